@@ -148,6 +148,8 @@ class PlainLoops final : public math::DeviceMath {
   [[nodiscard]] std::unique_ptr<math::ProductPlan> plan(const char* /*name*/,
                                                         const ColumnMajorProduct& product,
                                                         Device /*device*/) override {
+    // A library may have a bias for some extents only.
+    if (product.bias && product.rows % 2 == 1) return nullptr;
     return std::make_unique<LatePlan<ColumnMajorProduct, math::ProductAddresses>>(product);
   }
   [[nodiscard]] std::unique_ptr<math::ConvolutionPlan> plan(const char* /*name*/,

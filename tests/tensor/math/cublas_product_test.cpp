@@ -290,6 +290,10 @@ TEST(CublasProduct, SaysWhatItCannotCompute) {
                 .find("linear: c[4, 6] = a[4, 5] b[5, 6] of bf16, sums in f32 on cuda:0: "
                       "cublasLtMatmulAlgoGetHeuristic gave CUBLAS_STATUS_NOT_SUPPORTED ("),
             0U);
+  ColumnMajorProduct with_bias = p;
+  with_bias.bias = true;
+  with_bias.bias_alignment = 16;
+  EXPECT_EQ(math::cublas_plan("linear", with_bias, gpu), nullptr);
   asked = {.fails = true};
   const auto plan = math::cublas_plan("linear", p, gpu);
   EXPECT_EQ(test::message_of<DeviceError>([&] {

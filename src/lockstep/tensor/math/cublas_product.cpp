@@ -77,6 +77,8 @@ class CublasPlan final : public ProductPlan {
     choose(check);
   }
 
+  /// Not for some products with a bias.
+  [[nodiscard]] bool has_algorithm() const noexcept { return has_algorithm_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return bytes_; }
 
   void run(const char* name, const ProductAddresses& at, void* workspace,
@@ -159,11 +161,14 @@ class CublasPlan final : public ProductPlan {
                                    : product_.result.alignment));
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle_, &operation_, &left_, &right_, &result_, &result_, &preference, 1, &found, &count);
-    check(status == CUBLAS_STATUS_SUCCESS && count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status,
-          "cublasLtMatmulAlgoGetHeuristic");
-    check(found.state, "cublasLtMatmulAlgoGetHeuristic");
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
+    }
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED && product_.bias) return;
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    has_algorithm_ = true;
     algorithm_ = found.algo;
     bytes_ = found.workspaceSize;
   }
@@ -176,13 +181,16 @@ class CublasPlan final : public ProductPlan {
   cublasLtMatrixLayoutOpaque_t left_{}, right_{}, result_{};
   cublasLtMatmulAlgo_t algorithm_{};
   std::size_t bytes_ = 0;
+  bool has_algorithm_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<ProductPlan> cublas_plan(const char* name, const ColumnMajorProduct& product,
                                          Device device) {
-  return std::make_unique<CublasPlan>(name, product, device);
+  auto plan = std::make_unique<CublasPlan>(name, product, device);
+  if (!plan->has_algorithm()) return nullptr;
+  return plan;
 }
 
 }  // namespace lockstep::math

@@ -32,9 +32,9 @@ std::string matrix(std::string_view name, std::int64_t rows, std::int64_t column
          (transposed ? "^T" : "");
 }
 
-/// The plan that this thread keeps for a problem, made at the first call.
+/// The plan that this thread keeps for a problem, made at the first call; null if there is none.
 template <class Plan, class Problem>
-Plan& plan_for(DeviceMath& math, const char* name, const Problem& problem, Device device) {
+Plan* plan_for(DeviceMath& math, const char* name, const Problem& problem, Device device) {
   struct Kept {
     DeviceMath* math;
     Device device;
@@ -42,16 +42,16 @@ Plan& plan_for(DeviceMath& math, const char* name, const Problem& problem, Devic
     std::unique_ptr<Plan> plan;
   };
   thread_local lockstep::detail::PlanCache<Kept> plans;
-  return *plans
-              .find_or_make(
-                  [&](const Kept& kept) {
-                    return kept.math == &math && kept.device == device && kept.problem == problem;
-                  },
-                  [&] {
-                    return std::make_unique<Kept>(
-                        Kept{&math, device, problem, math.plan(name, problem, device)});
-                  })
-              .plan;
+  return plans
+      .find_or_make(
+          [&](const Kept& kept) {
+            return kept.math == &math && kept.device == device && kept.problem == problem;
+          },
+          [&] {
+            return std::make_unique<Kept>(
+                Kept{&math, device, problem, math.plan(name, problem, device)});
+          })
+      .plan.get();
 }
 
 template <class Addresses>
@@ -105,14 +105,16 @@ DeviceMath* device_math(Device device) noexcept {
 MathStandIn::MathStandIn(DeviceMath& math) noexcept { stand_in = &math; }
 MathStandIn::~MathStandIn() { stand_in = nullptr; }
 
-void run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
+bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
          const ProductAddresses& at, Device device) {
-  run_plan(plan_for<ProductPlan>(math, name, product, device), name, at, device);
+  ProductPlan* const plan = plan_for<ProductPlan>(math, name, product, device);
+  if (plan != nullptr) run_plan(*plan, name, at, device);
+  return plan != nullptr;
 }
 
 void run(DeviceMath& math, const char* name, const Convolution& convolution,
          const ConvolutionAddresses& at, Device device) {
-  run_plan(plan_for<ConvolutionPlan>(math, name, convolution, device), name, at, device);
+  run_plan(*plan_for<ConvolutionPlan>(math, name, convolution, device), name, at, device);
 }
 
 }  // namespace lockstep::math

@@ -98,6 +98,7 @@ class DeviceMath {
   DeviceMath(const DeviceMath&) = delete;
   DeviceMath& operator=(const DeviceMath&) = delete;
 
+  /// Null for a product with a bias that the library has only without.
   [[nodiscard]] virtual std::unique_ptr<ProductPlan> plan(const char* name,
                                                           const ColumnMajorProduct& product,
                                                           Device device) = 0;
@@ -124,9 +125,10 @@ class MathStandIn {
 };
 
 /// Enqueues it behind the device's current stream, by a plan that this thread keeps, with a
-/// workspace of the caching allocator.
-void run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
-         const ProductAddresses& at, Device device);
+/// workspace of the caching allocator. False, and nothing is done, for a product with a bias that the
+/// library has only without.
+[[nodiscard]] bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
+                       const ProductAddresses& at, Device device);
 void run(DeviceMath& math, const char* name, const Convolution& convolution,
          const ConvolutionAddresses& at, Device device);
 

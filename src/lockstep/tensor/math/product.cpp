@@ -106,9 +106,16 @@ const std::byte* address(const Matrices& m) {
 
 void run_product(DeviceMath& math, const char* name, const ProductSize& size, const Matrices& a,
                  const Matrices& b, const Matrices& c, const Tensor& bias) {
-  run(math, name, column_major(name, size, a, b, c, bias),
-      {address(b), address(a), const_cast<std::byte*>(address(c)), bias.kernel_data()},
-      c.tensor.device());
+  const auto is_run = [&](const ProductSize& of, const Tensor& added) {
+    return run(math, name, column_major(name, of, a, b, c, added),
+               {address(b), address(a), const_cast<std::byte*>(address(c)), added.kernel_data()},
+               c.tensor.device());
+  };
+  if (is_run(size, bias)) return;
+  fill_rows(name, size, c, bias);
+  ProductSize apart = size;
+  apart.accumulate = true;
+  static_cast<void>(is_run(apart, {}));
 }
 
 /// By the libraries of a GPU.
