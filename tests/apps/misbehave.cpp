@@ -105,7 +105,9 @@ class Misbehaving : public Task {
   }
 
   static void flip_a_bit(const lockstep::Tensor& tensor) {
-    *static_cast<std::uint8_t*>(tensor.data()) ^= 1U;
+    const lockstep::Tensor here = tensor.to(lockstep::Device{});
+    *static_cast<std::uint8_t*>(here.data()) ^= 1U;
+    if (tensor.device() != lockstep::Device{}) tensor.copy_from(here);
   }
 
   // The launcher ends the other ranks at once: by then they are to wait for this one.

@@ -10,6 +10,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 
 #include "gradient_check.hpp"
 #include "weighted_sum.hpp"

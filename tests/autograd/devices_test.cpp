@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cmath>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <lockstep/autograd/functional/embedding_bag.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/regression_loss.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
@@ -259,6 +261,39 @@ TEST(Devices, IndicesAndTargetsOnAnotherDeviceAreRefused) {
   EXPECT_THROW(static_cast<void>(cross_entropy(here, row.to(sim))), ShapeError);
   EXPECT_THROW(static_cast<void>(embedding(index.to(sim), here)), ShapeError);
   EXPECT_THROW(static_cast<void>(gather(here, 1, index.to(sim))), ShapeError);
+}
+
+/// What the first item() throws after `loss` of x on the device, or the loss itself on the host.
+template <class Loss>
+std::string refusal(const Tensor& x, Device where, const Loss& loss) {
+  try {
+    static_cast<void>(loss(x.to(where), Tensor::full({3, 5000}, 0.5).to(where)).item());
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Devices, NumbersOutOfRangeAreToldLateWithTheHostsSentence) {
+  const auto bce = [](const Tensor& x, const Tensor& t) {
+    return binary_cross_entropy(Variable(x), t);
+  };
+  const auto gaussian = [](const Tensor& x, const Tensor& t) {
+    return gaussian_nll_loss(Variable(t), t, Variable(x));
+  };
+  const auto expect_told = [](const auto& loss, double wrong, const std::string& part) {
+    const Tensor x = Tensor::full({3, 5000}, 0.25);
+    x.reshape({15000}).slice(0, 1).fill(NAN);  // goes through
+    EXPECT_EQ(refusal(x, sim, loss), "nothing was thrown");
+    for (const std::int64_t at : {7001, 14999}) x.reshape({15000}).slice(at, at + 1).fill(wrong);
+    const std::string told = refusal(x, {}, loss);
+    EXPECT_NE(told.find("element 7001 is " + part), std::string::npos) << told;
+    EXPECT_EQ(refusal(x, sim, loss), told);
+    EXPECT_EQ(Tensor::full({1}, 1.0, DType::f32, sim).item(), 1.0) << "it is told once";
+  };
+  expect_told(bce, 1.5, "1.5");
+  expect_told(bce, -0.25, "-0.25");
+  expect_told(gaussian, -2.0, "-2.0");
 }
 
 }  // namespace

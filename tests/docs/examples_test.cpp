@@ -12,8 +12,10 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> pages() {
   std::vector<fs::path> all{source("README.md"), source("CONTRIBUTING.md")};
-  for (const auto& entry : fs::directory_iterator(source("docs"))) {
-    if (entry.path().extension() == ".md") all.push_back(entry.path());
+  for (const char* folder : {"docs", "docs/tutorials"}) {
+    for (const auto& entry : fs::directory_iterator(source(folder))) {
+      if (entry.path().extension() == ".md") all.push_back(entry.path());
+    }
   }
   return all;
 }

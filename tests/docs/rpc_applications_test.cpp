@@ -8,31 +8,10 @@
 
 #include "../../docs/examples/cart_pole.hpp"
 
-// docs/rpc_applications.md: its programs are files, and learn.
+// The programs over remote calls that docs/tutorials shows learn.
 
 namespace lockstep::test {
 namespace {
-
-void expect_on_rpc_applications_page(const std::string& file) {
-  EXPECT_NE(read_file(source("docs/rpc_applications.md"))
-                .find("```cpp\n" + read_file(source("docs/examples/" + file)) + "```"),
-            std::string::npos)
-      << "docs/rpc_applications.md does not hold docs/examples/" << file << " word for word";
-}
-
-/// What the page shows of a longer program, behind the program's name, is in it.
-void expect_part_on_rpc_applications_page(const std::string& file) {
-  const std::string page = read_file(source("docs/rpc_applications.md"));
-  const auto name = page.find("(examples/" + file + ")");
-  const auto begin = page.find("```cpp\n", name) + 7, end = page.find("```\n", begin);
-  ASSERT_NE(name, std::string::npos) << file;
-  ASSERT_NE(end, std::string::npos) << file;
-  const std::string part = page.substr(begin, end - begin);
-  EXPECT_GT(part.size(), 200U) << part;
-  EXPECT_NE(read_file(source("docs/examples/" + file)).find(part), std::string::npos)
-      << "docs/examples/" << file << " does not hold word for word:\n"
-      << part;
-}
 
 /// What `pattern` finds in the output of a program that must succeed.
 std::smatch found(const Finished& finished, const std::string& pattern) {
@@ -82,9 +61,7 @@ TEST(CartPole, FallsOrEndsAfter200Pushes) {
 }
 
 // The random numbers depend on who asks and when, and not on how calls are answered.
-TEST(RpcApplicationsPage, CartPoleIsSolvedByTheSameEpisodesEitherWay) {
-  expect_on_rpc_applications_page("cart_pole.hpp");
-  expect_on_rpc_applications_page("cart_pole.cpp");
+TEST(RpcApplications, CartPoleIsSolvedByTheSameEpisodesEitherWay) {
   std::string solved;
   for (const char* how : {"single", "together"}) {
     const Finished finished = run(app(4, "docs/examples/cart_pole", {how}));
@@ -101,8 +78,7 @@ TEST(RpcApplicationsPage, CartPoleIsSolvedByTheSameEpisodesEitherWay) {
   }
 }
 
-TEST(RpcApplicationsPage, TheParameterServerLearnsFromSingleAndFromBatchedGradients) {
-  expect_on_rpc_applications_page("batched_parameter_server.cpp");
+TEST(RpcApplications, TheParameterServerLearnsFromSingleAndFromBatchedGradients) {
   for (const int ranks : {3, 5}) {
     const Finished finished = run(app(ranks, "docs/examples/batched_parameter_server", {}));
     for (const char* how : {"single ", "batched"}) {
@@ -117,8 +93,7 @@ TEST(RpcApplicationsPage, TheParameterServerLearnsFromSingleAndFromBatchedGradie
 
 // Knowing how often each character follows each other one costs 2.257 nats a character of this
 // text.
-TEST(RpcApplicationsPage, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOneProcess) {
-  expect_part_on_rpc_applications_page("rnn_model_parallel.cpp");
+TEST(RpcApplications, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOneProcess) {
   const ScratchFolder folder;
   const std::string text = folder.file("bible.txt");
   if (run({"sh", "-c", "command -v bible"}).exit_code != 0)
@@ -135,8 +110,7 @@ TEST(RpcApplicationsPage, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsO
 }
 
 // In one part it is the same computation; the order in which several come changes the rounding.
-TEST(RpcApplicationsPage, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
-  expect_part_on_rpc_applications_page("pipeline.cpp");
+TEST(RpcApplications, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
   const Finished finished = run(app(3, "docs/examples/pipeline", {"16", "4", "16"}));
   const auto here = found(finished, "uncut, one rank +([0-9.]+) images/s  loss ([0-9.]+)\n");
   ASSERT_EQ(here.size(), 3U);
@@ -158,8 +132,7 @@ TEST(RpcApplicationsPage, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
 }
 
 // Sums over trainers have another order than one process's: some units in the last place a step.
-TEST(RpcApplicationsPage, DataParallelTrainersWithATableElsewhereTrainAsOneProcess) {
-  expect_part_on_rpc_applications_page("ddp_and_rpc.cpp");
+TEST(RpcApplications, DataParallelTrainersWithATableElsewhereTrainAsOneProcess) {
   const Finished finished = run(app(4, "docs/examples/ddp_and_rpc", {"200"}));
   for (const std::string what :
        {"gradients differ from those of one process", "parameters after 200 steps"}) {
@@ -174,7 +147,7 @@ TEST(RpcApplicationsPage, DataParallelTrainersWithATableElsewhereTrainAsOneProce
   EXPECT_LT(std::stod(losses[2]), 0.5);
 }
 
-TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
+TEST(RpcApplications, OneRankAloneIsToldToBringOthers) {
   for (const auto& [program, words] :
        {std::pair("cart_pole", "start at least 2 ranks"),
         std::pair("batched_parameter_server", "start at least 2"),
@@ -186,7 +159,7 @@ TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
   }
 }
 
-TEST(RpcApplicationsPage, StepsThatAreNoneAreExitCodeTwo) {
+TEST(RpcApplications, StepsThatAreNoneAreExitCodeTwo) {
   for (const auto& [program, ranks] :
        {std::pair("parameter_server", 2), std::pair("ddp_and_rpc", 4)}) {
     for (const char* steps : {"x", "0", "-1"}) {

@@ -1,3 +1,5 @@
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -5,6 +7,8 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/tensor/kernels/optim/clip.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 #include "parameters.hpp"
 
@@ -80,6 +84,36 @@ TEST(ClipGradNorm, OfVeryLargeAndSmallDoublesIsTheirNorm) {
     set_grad(b.variable, 4.0 * scale);
     EXPECT_NEAR(optim::grad_norm({a, b}) / (5.0 * scale), 1.0, 1e-14);
     EXPECT_NEAR(euclidean_norm(a.variable.grad()) / (3.0 * scale), 1.0, 1e-14);
+  }
+}
+
+TEST(ClipGradNorm, OfADeviceHasTheHostsBitsAndTheHostDoesNotWait) {
+  constexpr Device device{DeviceType::sim, 0};
+  const auto waits = [] { return SimulatedRuntime::instance().counts(0).host_waits; };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const double scale : {0.0, 0.01, 1.0, 1e200, 1e-200, infinity, std::nan("")}) {
+      std::vector<nn::NamedParameter> here, there;
+      for (const char* name : {"a", "b", "c"}) {
+        for (auto* const all : {&here, &there}) {
+          const Device where = all == &here ? Device{} : device;
+          all->push_back({name, Variable(Tensor::zeros({300}, dtype, where), true)});
+          auto gradient = waves(300, static_cast<double>(all->size()));
+          for (double& g : gradient) g *= scale;
+          if (*name != 'c') set_grad(all->back().variable, gradient);
+        }
+      }
+      const Tensor norm = Tensor::empty({1}, DType::f64, device),
+                   factor = Tensor::empty({1}, DType::f64, device);
+      current_stream(device).synchronize();
+      const auto before = waits();
+      optim::grad_norm(there, norm);
+      optim::clip_factor(norm, 0.5, factor);
+      EXPECT_EQ(waits(), before);
+      const double expected = optim::grad_norm(here);
+      const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x); };
+      EXPECT_EQ(bits(norm.item()), bits(expected)) << name_of(dtype) << " times " << scale;
+      EXPECT_EQ(bits(factor.item()), bits(optim::clip_factor(expected, 0.5)));
+    }
   }
 }
 

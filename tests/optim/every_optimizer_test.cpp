@@ -27,6 +27,8 @@
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 #include "parameters.hpp"
 
@@ -475,6 +477,40 @@ TEST_P(EveryOptimizer, HasTheHostsBitsOnASimulatedDevice) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+/// Six steps by numbers on the device, of which the first and the fourth are left out, as their
+/// gradients are not finite.
+std::vector<double> stepped_by_tensors(const OptimizerOptions& options, DType dtype,
+                                       Device device) {
+  const auto parameters = make_parameters(dtype, Lie::padded, device);
+  const auto optimizer = optim::make_optimizer(options, parameters);
+  const auto waits = [&] { return SimulatedRuntime::instance().counts(0).host_waits; };
+  const optim::Optimizer::StepTensors tensors{Tensor::zeros({1}, DType::f64, device),
+                                              Tensor::zeros({1}, DType::f32, device)};
+  for (int step = 0; step < 6; ++step) {
+    const bool is_left_out = step % 3 == 0;
+    for (const auto& p : parameters) {
+      auto gradient = waves(p.variable.data().numel(), 0.1 * step);
+      if (is_left_out && !gradient.empty()) gradient[0] = NAN;
+      set_grad(p.variable, gradient);
+    }
+    tensors.gradient_factor.fill(step == 4 ? 1.0 : 0.3);
+    tensors.found_inf.fill(is_left_out ? 1.0 : 0.0);
+    current_stream(device).synchronize();
+    const auto before = waits();
+    optimizer->step(tensors);
+    EXPECT_EQ(waits(), before) << "step " << step;
+  }
+  return all_numbers(parameters, optimizer->state_dict());
+}
+
+TEST_P(EveryOptimizer, StepsByNumbersOfADeviceToTheHostsBitsAndTheHostDoesNotWait) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const auto there = stepped_by_tensors(GetParam().options, dtype, {DeviceType::sim, 0});
+    EXPECT_EQ(there, stepped_by_tensors(GetParam().options, dtype, Device{})) << name_of(dtype);
+    for (const double number : there) ASSERT_TRUE(std::isfinite(number));
+  }
+}
+
 TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {
   std::vector<std::vector<double>> results(5);
   const auto work = [&](std::size_t i) {
@@ -518,13 +554,33 @@ TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
   options.clip_norm = 1.0;
   const auto optimizer = optim::make_optimizer(options, parameters);
   train(*optimizer, parameters);
-  const auto step = [&] { optimizer->step(optim::clip_gradients(options, parameters).factor); };
+  const auto step = [&] {
+    const auto clipping = optim::clip_gradients(options, parameters);
+    optimizer->step({.gradient_factor = clipping.factor, .found_inf = {}});
+  };
   step();
   const auto before = test::allocation_count();
   const auto memory_before = memory_stats().system_allocations;
   for (int s = 0; s < 20; ++s) step();
   EXPECT_EQ(test::allocation_count() - before, 0);
   EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
+}
+
+TEST_P(EveryOptimizer, AllocatesNothingWhereADeviceLeavesStepsOut) {
+  constexpr Device device{DeviceType::sim, 0};
+  const auto parameters = make_parameters(DType::f32, Lie::padded, device);
+  const auto optimizer = make(parameters);
+  train(*optimizer, parameters);
+  const optim::Optimizer::StepTensors tensors{Tensor::full({1}, 1.0, DType::f64, device),
+                                              Tensor::zeros({1}, DType::f32, device)};
+  const auto step = [&](int s) {
+    tensors.found_inf.fill(s % 2);
+    optimizer->step(tensors);
+  };
+  for (int s = 0; s < 20; ++s) step(s);
+  const auto before = test::allocation_count();
+  for (int s = 0; s < 20; ++s) step(s);
+  EXPECT_EQ(test::allocation_count() - before, 0);
 }
 
 TEST_P(EveryOptimizer, KeepsTheNamesAndOrderOfItsStateWithGroups) {

@@ -34,7 +34,8 @@ void replay(const test::GoldenFile& file, const std::string& name, Device device
       {.init_scale = file.number(path, "init_scale"),
        .growth_factor = file.number(path, "growth_factor"),
        .backoff_factor = file.number(path, "backoff_factor"),
-       .growth_interval = static_cast<std::int64_t>(file.number(path, "growth_interval"))});
+       .growth_interval = static_cast<std::int64_t>(file.number(path, "growth_interval"))},
+      device);
   const Variable p(file.tensor(path + "/init").clone().to(device), true);
   SGD sgd({{"p", p}}, {.lr = file.number(path, "lr")});
   const std::int64_t steps = gradients.size(0);
@@ -49,7 +50,7 @@ void replay(const test::GoldenFile& file, const std::string& name, Device device
     for (float& g : scaled) g = static_cast<float>(static_cast<double>(g) * scaler.scale());
     if (skip) scaled[1] = bad;
     p.grad().copy_from_host(std::span<const float>(scaled));
-    EXPECT_EQ(scaler.step(sgd), !skip) << "step " << k;
+    EXPECT_EQ(scaler.step(sgd).item(), skip ? 1.0 : 0.0) << "step " << k;
     scaler.update();
     EXPECT_EQ(scaler.scale(), number_at(after, k)) << "step " << k;
     EXPECT_EQ(scaler.state_dict().at("growth_tracker").item(), number_at(tracker, k));
@@ -81,7 +82,7 @@ TEST(GradScaler, TheGradientOfAScaledLossStepsAsThatOfTheLoss) {
       const double norm = grad_norm(sgd.parameters());
       if (scaled) {
         EXPECT_THROW(scaler.unscale(sgd), Error);
-        EXPECT_TRUE(scaler.step(sgd, clip_factor(norm, 1.0)));
+        EXPECT_EQ(scaler.step(sgd, clip_factor(norm, 1.0)).item(), 0.0);
         scaler.update();
       } else {
         sgd.step(clip_factor(norm, 1.0));
@@ -102,7 +103,7 @@ TEST(GradScaler, LeavesAStepOutWhoseGradientsWereClippedByValueAfterAnOverflow) 
       std::span<const float>(std::vector<float>{std::numeric_limits<float>::infinity(), 65536.0F}));
   scaler.unscale(sgd);
   clip_grad_value(sgd.parameters(), 1.0);
-  EXPECT_FALSE(scaler.step(sgd));
+  EXPECT_EQ(scaler.step(sgd).item(), 1.0);
   scaler.update();
   EXPECT_EQ(scaler.scale(), 32768.0);
   EXPECT_EQ(p.data().to_vector<float>(), (std::vector<float>{1, 2}));
@@ -121,7 +122,7 @@ TEST(GradScaler, GradientsOfF16ReachTheParameterScaledAndAreNotUnscaledInPlace) 
     EXPECT_NE(std::string(error.what()).find("gradient of 'p' is of f16"), std::string::npos);
   }
   EXPECT_EQ(number_at(p.grad(), 0), std::ldexp(1.0, -10));
-  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_EQ(scaler.step(sgd).item(), 0.0);
   EXPECT_EQ(number_at(p.data(), 1), -std::ldexp(1.0, -16));
 }
 
@@ -132,13 +133,46 @@ TEST(GradScaler, NeverScalesByZero) {
   sum(p).backward();
   p.grad().fill(std::numeric_limits<double>::infinity());
   for (int overflow = 0; overflow < 200; ++overflow) {
-    EXPECT_FALSE(scaler.step(sgd));
+    EXPECT_EQ(scaler.step(sgd).item(), 1.0);
     scaler.update();
   }
   EXPECT_EQ(scaler.scale(), std::numeric_limits<float>::min());
   p.grad().fill(0.0);
-  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_EQ(scaler.step(sgd).item(), 0.0);
   EXPECT_EQ(p.data().to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+// Of two optimizers only that with the infinity leaves its step out, but both have the next scale.
+TEST(GradScaler, LeavesOutTheStepOfThatOptimizerOnlyWhoseGradientsAreNotFinite) {
+  for (const Device device : {Device{}, Device{DeviceType::sim, 0}}) {
+    const Variable a(Tensor::full({1}, 1.0, DType::f32, device), true),
+        b(Tensor::full({1}, 1.0, DType::f32, device), true);
+    SGD first({{"a", a}}, {.lr = 0.5}), second({{"b", b}}, {.lr = 0.5});
+    GradScaler scaler({.init_scale = 4}, device);
+    sum(a + b).backward(4.0);
+    a.grad().fill(std::numeric_limits<double>::infinity());
+    scaler.step(first);
+    scaler.step(second);
+    scaler.update();
+    EXPECT_EQ(a.data().item(), 1.0);
+    EXPECT_EQ(b.data().item(), 0.5);
+    EXPECT_EQ(scaler.scale(), 2.0);
+  }
+}
+
+TEST(GradScaler, RefusesParametersOfAnotherDevice) {
+  const Variable p(Tensor::full({1}, 1.0, DType::f32, {DeviceType::sim, 0}), true);
+  SGD sgd({{"p", p}}, {.lr = 0.5});
+  sum(p).backward();
+  GradScaler scaler;
+  try {
+    scaler.unscale(sgd);
+    ADD_FAILURE() << "was unscaled";
+  } catch (const ShapeError& error) {
+    EXPECT_STREQ(error.what(),
+                 "GradScaler: the parameters are on sim:0, its scale is on host: make it with the "
+                 "parameters' device, GradScaler(options, device)");
+  }
 }
 
 TEST(GradScaler, GoesOnFromItsState) {

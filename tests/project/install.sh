@@ -29,6 +29,17 @@ output=$("$@" "$work/build/simulation" 2>&1) || fail "simulation ended with code
 output=$("$work/build/own_kernel" 2>&1) || fail "own_kernel ended with code $?: $output"
 [ "$output" = "1 4 9" ] || fail "own_kernel printed: $output"
 
+# A project of one's own, as docs/tutorials/03_from_one_rank_to_many.md tells to make it.
+mkdir "$work/mine"
+# shellcheck disable=SC2016  # backticks of Markdown
+sed -n '/^```cmake$/,/^```$/{/^```/d;p}' ../../docs/tutorials/03_from_one_rank_to_many.md >"$work/mine/CMakeLists.txt"
+cp ../../docs/examples/many_ranks.cpp "$work/mine/mine.cpp"
+cmake -S "$work/mine" -B "$work/mine/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_CXX_COMPILER="$compiler"
+cmake --build "$work/mine/build"
+output=$("$@" "$work/mine/build/mine" 2>&1) || fail "mine ended with code $?: $output"
+grep -q '^epoch 3  loss' <<<"$output" || fail "mine printed: $output"
+
 # No header of a third-party library came along.
 for private in fmt toml++ CLI hdf5 dnnl nlohmann spdlog; do
   ! grep -rlE "#include <$private" "$work/moved/include" || fail "a public header includes $private"

@@ -110,7 +110,7 @@ TEST(DistributedOptimizer, OfEveryKindTrainsWithTheBitsOfTheSameOneHere) {
 
         here->zero_grad();
         loss_of(local.forward(input(step))).backward();
-        here->step(optim::clip_gradients(options, here->parameters()).factor);
+        here->step({.gradient_factor = optim::clip_gradients(options, here->parameters()).factor});
       }
       EXPECT_EQ(all_of(remote.rpc_sync(&Affine::values)), all_of(local.values()));
       everywhere.set_lr(0.0);
@@ -162,7 +162,7 @@ TEST(DistributedOptimizer, ClipsTheNormOfTheGradientsOfAllRanksTogether) {
                                                       {"parameter3", second.bias}});
     loss_of(first.forward(input(0))).backward();
     loss_of(second.forward(input(1))).backward();
-    here->step(optim::clip_gradients(options, here->parameters()).factor);
+    here->step({.gradient_factor = optim::clip_gradients(options, here->parameters()).factor});
     const auto expect_alike = [](const Values& there, const Values& values) {
       ASSERT_EQ(there.size(), values.size());
       for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(there[i], values[i], 1e-14);

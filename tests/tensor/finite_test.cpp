@@ -49,6 +49,22 @@ TEST(AllFinite, FindsEveryInfinityAndNanAtEveryPlaceAndNoOtherNumber) {
                               {0x0000, 0x8000, 0x3f80, 0x7f7f, 0xff7f, 0x0001, 0x807f});
 }
 
+TEST(AllFinite, IsFoundByADevice) {
+  constexpr Device device{DeviceType::sim, 0};
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const Tensor x = Tensor::full({10000}, 1.0, dtype, device);
+    EXPECT_TRUE(all_finite(x)) << name_of(dtype);
+    for (const std::int64_t at : {0, 4095, 4096, 9999}) {
+      for (const double bad : {std::nan(""), -std::numeric_limits<double>::infinity()}) {
+        const Tensor with = x.clone();
+        with.slice(at, at + 1).fill(bad);
+        EXPECT_FALSE(all_finite(with)) << name_of(dtype) << " at " << at;
+      }
+    }
+  }
+  EXPECT_TRUE(all_finite(Tensor::full({3}, 255.0, DType::u8, device)));
+}
+
 TEST(AllFinite, IsTrueOfIntegersWhateverTheirBits) {
   const std::vector<std::uint8_t> ones(64, 0xff);
   for (const DType dtype : {DType::i32, DType::i64, DType::u8, DType::boolean})

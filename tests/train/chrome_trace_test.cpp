@@ -59,6 +59,25 @@ TEST(ChromeTrace, TextsOfAnyKindGiveValidJson) {
   EXPECT_EQ(complete[0].at("args").at("of"), "\"q\"");
 }
 
+TEST(ChromeTrace, WhatADeviceDidHasARowOfItsOwnByTheDevicesName) {
+  TraceTrack track{.thread = "training"};
+  const TraceEvent of_host{.start_ns = 1, .end_ns = 2, .category = "step", .name = "forward"};
+  TraceEvent of_device = of_host;
+  of_device.category = device_category;
+  of_device.detail = "cuda:1";
+  track.events = {of_host, of_device, of_device};
+  const Json events = parse({}, {track});
+  std::map<std::string, int> rows;
+  for (const Json& about : of_phase(events, "M")) {
+    if (about.at("name") == "thread_name") rows[about.at("args").at("name")] = about.at("tid");
+  }
+  ASSERT_EQ(rows.size(), 2U);
+  const auto complete = of_phase(events, "X");
+  ASSERT_EQ(complete.size(), 3U);
+  for (const std::size_t i : {0, 1, 2})
+    EXPECT_EQ(complete[i].at("tid"), rows.at(i == 0 ? "training" : "cuda:1"));
+}
+
 TEST(ChromeTrace, WhatIsInFlightBeginsAndEndsInsideOut) {
   TraceTrack track{.thread = "training"};
   const TraceEvent outer{.start_ns = 1000,

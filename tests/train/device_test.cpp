@@ -1,25 +1,33 @@
-// Training on a device: the host's bits on a simulated one, a model as good on a GPU.
+// Training on a device: the host's bits on a simulated one, losses as good on a GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include <data/hdf5_files.hpp>
+#include <lockstep/base/trace.hpp>
 #include <lockstep/comm/fake_group.hpp>
+#include <lockstep/comm/threads_group.hpp>
 #include <lockstep/data/tokens/token_file.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/train/report/chrome_trace.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/failures.hpp>
@@ -27,7 +35,9 @@
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
+#include <lockstep/train/task/regression.hpp>
 #include <lockstep/train/trainer.hpp>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
 #include <support/test_devices.hpp>
 
@@ -35,12 +45,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr Device device{DeviceType::sim, 0};
-
-/// Layers compute one by one, on plain images: on the host too, as on a device.
-struct Plainly : nn::ForwardHook {
-  void before(const nn::Module& /*module*/, const Variable& /*x*/) override {}
-  void after(const nn::Module& /*module*/, const Variable& /*y*/) override {}
-};
 
 std::string bits(const StateDict& state) {
   std::string all;
@@ -55,7 +59,7 @@ std::string bits(const StateDict& state) {
 struct Result {
   std::string model, optimizer;
   std::vector<double> losses;
-  double loss = 0;
+  double loss = 0, updates = 0;
   NamedFigures metrics;
 };
 
@@ -64,47 +68,57 @@ void expect_same(const Result& here, const Result& there) {
   EXPECT_TRUE(here.model == there.model) << "the models differ";
   EXPECT_TRUE(here.optimizer == there.optimizer) << "the optimizers' states differ";
   EXPECT_EQ(here.loss, there.loss);
+  EXPECT_EQ(here.updates, there.updates);
   EXPECT_EQ(here.metrics, there.metrics);
 }
+
+enum class Kind : std::uint8_t { images, text, fields };
 
 struct Case {
   const char* name;
   std::vector<std::string> overrides;
+  Kind data = Kind::images;
+  int ranks = 1;
 };
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
-/// Images of ten classes, or where the deck says so, tokens.
-Result train(const Case& one, Device where) {
-  set_math_threads(1);
-  const test::ScratchFolder scratch;
-  std::vector<std::string> overrides = one.overrides;
-  const bool is_text = std::string_view(one.name).starts_with("gpt");
-  if (is_text) {
+/// Windows of eight tokens, or fields of two channels and the ones that follow them.
+std::string make_data(const test::ScratchFolder& scratch, Kind kind) {
+  if (kind == Kind::text) {
     std::vector<std::uint16_t> tokens;
     for (std::uint16_t i = 0; i < 8 * 20 * 6 + 1; ++i) tokens.push_back(i * i % 11);
     write_token_file(scratch.file("train.bin"), tokens, 11);
-    overrides.push_back(
-        "data={kind=\"tokens\", context=8, test_set=false, validation_fraction=0.2, path='" +
-        scratch.file("") + "'}");
+    return "data={kind=\"tokens\", context=8, test_set=false, validation_fraction=0.2, path='" +
+           scratch.file("") + "'}";
   }
-  auto deck = Deck::parse(R"(
-    data = {kind = "synthetic", synthetic_samples = 60, synthetic_test_samples = 30, synthetic_image_size = 16}
-    model = {kind = "mlp", hidden = [16, 12]}
-    train = {batch_size = 20, epochs = 2}
-    optimizer = {lr = 0.05, momentum = 0.9}
-  )",
-                          "device_test", overrides);
-  RunPlan plan = read_run_plan(deck);
-  plan.device = where;
-  std::unique_ptr<Task> task;
-  if (is_text) {
-    task = std::make_unique<LanguageModel>(deck);
-  } else {
-    task = std::make_unique<Classification>(deck);
+  const std::string file = scratch.file("fields.h5");
+  for (const auto& [set, samples] : {std::pair("train", 12), std::pair("test", 5)}) {
+    for (const auto& [name, channels] : {std::pair("/features", 2), std::pair("/targets", 1)}) {
+      std::vector<float> values(static_cast<std::size_t>(samples * channels) * 8 * 8);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = std::sin(static_cast<float>(i * i % 997 + static_cast<std::size_t>(channels)));
+      test::write_hdf5(file, std::string(set) + name, {samples, channels, 8, 8}, values);
+    }
   }
-  const Plainly hook;
-  Trainer trainer(std::make_shared<FakeGroup>(1, 0), *task, plan);
+  return "data={kind=\"hdf5\", normalise_targets=true, path='" + file + "'}";
+}
+
+std::unique_ptr<Task> make_task(Deck& deck, Kind kind) {
+  switch (kind) {
+    case Kind::images:
+      return std::make_unique<Classification>(deck);
+    case Kind::text:
+      return std::make_unique<LanguageModel>(deck);
+    case Kind::fields:
+      return std::make_unique<Regression>(deck);
+  }
+  return nullptr;
+}
+
+/// Two epochs and an evaluation.
+Result train(const std::shared_ptr<ProcessGroup>& group, const Task& task, const RunPlan& plan) {
+  Trainer trainer(group, task, plan);
   Result result;
   for (std::int64_t epoch = 0; epoch < plan.train.epochs; ++epoch) {
     trainer.start_epoch(epoch);
@@ -113,12 +127,47 @@ Result train(const Case& one, Device where) {
   }
   const Evaluation found = trainer.evaluate();
   for (const auto& entry : trainer.model().state_dict())
-    EXPECT_EQ(entry.tensor.device(), where) << entry.name;
+    EXPECT_EQ(entry.tensor.device(), plan.device) << entry.name;
   result.model = bits(trainer.model().state_dict());
-  result.optimizer = bits(trainer.optimizer().state_dict());
+  const StateDict state = trainer.optimizer().state_dict();
+  result.optimizer = bits(state);
+  for (const auto& entry : state) {
+    if (entry.name.ends_with("/step")) result.updates = entry.tensor.item();
+  }
   result.loss = found.loss;
   result.metrics = found.metrics;
   return result;
+}
+
+/// Of every rank, which has a device of its own, or computes on the host.
+std::vector<Result> train(const Case& one, DeviceType where) {
+  set_math_threads(1);
+  const test::ScratchFolder scratch;
+  std::vector<std::string> overrides = one.overrides;
+  if (one.data != Kind::images) overrides.push_back(make_data(scratch, one.data));
+  std::vector<Result> results(static_cast<std::size_t>(one.ranks));
+  std::mutex data_mutex;  // HDF5 files are opened one at a time
+  run_ranks_as_threads(one.ranks, [&](ProcessGroup& group) {
+    RunPlan plan;
+    std::unique_ptr<Task> task;
+    {
+      const std::lock_guard lock(data_mutex);
+      auto deck = Deck::parse(R"(
+        run = {layout = "plain"}
+        data = {kind = "synthetic", synthetic_samples = 60, synthetic_test_samples = 30, synthetic_image_size = 16}
+        model = {kind = "mlp", hidden = [16, 12]}
+        train = {batch_size = 20, epochs = 2}
+        optimizer = {lr = 0.05, momentum = 0.9}
+      )",
+                              "device_test", overrides);
+      plan = read_run_plan(deck);
+      task = make_task(deck, one.data);
+    }
+    if (where != DeviceType::host) plan.device = {where, group.rank()};
+    results[static_cast<std::size_t>(group.rank())] =
+        train(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), *task, plan);
+  });
+  return results;
 }
 
 /// A GPU rounds otherwise, and training makes more of it.
@@ -132,7 +181,48 @@ void expect_close(const Result& here, const Result& there) {
   EXPECT_EQ(here.optimizer.size(), there.optimizer.size());
 }
 
-const std::vector<Case> cases{
+class OnDevice : public testing::TestWithParam<std::tuple<Case, Device>> {};
+
+TEST_P(OnDevice, TrainsAsOnTheHost) {
+  const auto& [one, device] = GetParam();
+  const DeviceType where = device.type;
+  const auto host = train(one, DeviceType::host);
+  SimulatedRuntime::instance().set_seed(7);
+  std::vector<Result> there;
+  if (!test::runs_on(device, [&, &one = one] { there = train(one, where); })) return;
+  for (std::size_t rank = 0; rank < host.size(); ++rank) {
+    SCOPED_TRACE(rank);
+    if (where == DeviceType::sim) {
+      expect_same(host[rank], there[rank]);
+    } else {
+      expect_close(host[rank], there[rank]);
+    }
+    // A device opens and closes what it keeps around each wait.
+    CachingAllocator::of({where, static_cast<int>(rank)}).flush();
+  }
+}
+
+// The scale is halved until gradients are finite: where it begins, some steps are left out.
+TEST(Trainer, LeavesTheSameStepsOutOnADevice) {
+  const Case overflows{"mlp",
+                       {R"(train.precision="fp16")", "train.loss_scale=4194304", "train.epochs=4",
+                        "optimizer.clip_norm=0.1", R"(optimizer.kind="adamw")"}};
+  const Result host = train(overflows, DeviceType::host)[0];
+  EXPECT_GT(host.updates, 0);
+  EXPECT_LT(host.updates, 12);
+  expect_same(host, train(overflows, DeviceType::sim)[0]);
+}
+
+constexpr auto
+    small_gpt = R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
+    small_unet = R"(model={kind="unet", channels=16, levels=1, norm="batch"})",
+    small_transformer = R"(model={kind="transformer", patch=[4, 4], width=16, depth=2, heads=2})",
+    resnet = R"(model.kind="resnet18")", convnet = R"(model.kind="convnet")",
+    four_images =
+        R"(data={kind="synthetic", synthetic_samples=4, synthetic_test_samples=2, synthetic_image_size=12})",
+    one_epoch = "train={batch_size=4, epochs=1}";
+
+const std::vector<Case> one_rank_cases{
     Case{"mlp", {}},
     Case{"mlp_adam", {R"(optimizer.kind="adamw")"}},
     Case{"mlp_clipped", {"optimizer.clip_norm=0.1"}},
@@ -144,44 +234,58 @@ const std::vector<Case> cases{
     Case{"mlp_weighted_classes",
          {"loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.label_smoothing=0.1"}},
     Case{"mlp_averaged", {R"(averaging.kind="ema")", "averaging.decay=0.5"}},
-    Case{"convnet", {R"(model.kind="convnet")"}},
-    Case{"resnet",
-         {R"(model.kind="resnet18")", "data.synthetic_samples=4", "train.epochs=1",
-          "data.synthetic_test_samples=2", "train.batch_size=4"}},
-    Case{"gpt",
-         {R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
-          R"(optimizer={kind="adamw", lr=0.01})"}},
+    Case{"mlp_frozen", {R"(model.freeze=["fc1.*"])"}},
+    Case{"convnet", {convnet}},
+    Case{"resnet", {resnet, four_images, one_epoch}},
+    Case{"gpt", {small_gpt, R"(optimizer={kind="adamw", lr=0.01})"}, Kind::text},
     Case{"gpt_recomputed",
          {R"(model={kind="gpt", depth=2, width=16, heads=2, recompute=true})",
-          R"(train={precision="bf16", batch_size=20, epochs=1})"}},
-    Case{"transformer",
-         {R"(model.kind="transformer")", "model.patch=[4, 4]", "model.width=16", "model.depth=2",
-          "model.heads=2"}}};
+          R"(train={precision="bf16", batch_size=20, epochs=1})"},
+         Kind::text},
+    Case{"transformer", {small_transformer}},
+    Case{"unet", {small_unet, one_epoch}, Kind::fields}};
+const std::vector<Case> cases_of_ranks{
+    // On several ranks each has other settings of the training.
+    Case{"mlp_on_2",
+         {R"(ddp.comm_hook="post_local_sgd")", "ddp.local_sgd_start_step=1",
+          "ddp.local_sgd_period=2", "eval.top_k=3"},
+         Kind::images,
+         2},
+    Case{"convnet_on_2",
+         {convnet, R"(ddp.comm_hook="fp16_compress")", "train.accumulate=2",
+          R"(averaging.kind="ema")"},
+         Kind::images,
+         2},
+    Case{"unet_on_2",
+         {small_unet, R"(train={batch_size=4, epochs=1, precision="bf16"})",
+          "ddp.sync_batch_norm=true", R"(optimizer={kind="adam", clip_norm=0.1})",
+          R"(averaging.kind="swa")"},
+         Kind::fields,
+         2},
+    Case{"transformer_on_4",
+         {small_transformer, R"(ddp.comm_hook="power_sgd")", "ddp.power_sgd_start_step=1",
+          "train.epochs=1"},
+         Kind::images,
+         4},
+    Case{"gpt_on_4",
+         {small_gpt, R"(optimizer={kind="adamw", lr=0.01, clip_norm=1.0})",
+          R"(train={precision="fp16", loss_scale=1024, batch_size=20, epochs=1})"},
+         Kind::text,
+         4}};
 
-class OnDevice : public testing::TestWithParam<std::tuple<Case, Device>> {};
-
-TEST_P(OnDevice, TrainsAsOnTheHost) {
-  const auto& [one, where] = GetParam();
-  const Result host = train(one, Device{});
-  SimulatedRuntime::instance().set_seed(7);
-  Result found;
-  const bool runs =
-      test::runs_on(where, [&, &one = one, where = where] { found = train(one, where); });
-  if (!runs) return;
-  if (where.type == DeviceType::sim) {
-    expect_same(host, found);
-  } else {
-    expect_close(host, found);
-  }
+std::string name_of_training(const testing::TestParamInfo<std::tuple<Case, Device>>& info) {
+  return std::string(std::get<0>(info.param).name) + "_" + test::kind_of(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Trainer, OnDevice,
-                         testing::Combine(testing::ValuesIn(cases),
+                         testing::Combine(testing::ValuesIn(one_rank_cases),
                                           testing::ValuesIn(test::devices_to_test())),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" +
-                                  test::kind_of(std::get<1>(info.param));
-                         });
+                         name_of_training);
+// Each rank has a device of its own: simulated ones alone are that many.
+INSTANTIATE_TEST_SUITE_P(TrainerOnRanks, OnDevice,
+                         testing::Combine(testing::ValuesIn(cases_of_ranks),
+                                          testing::Values(Device{DeviceType::sim, 0})),
+                         name_of_training);
 
 /// What the parts of a training are told of losses.
 struct Listener final : TrainingPart {
@@ -190,13 +294,26 @@ struct Listener final : TrainingPart {
     heard.push_back({training.state.step, step.loss_step});
     if (step.loss_step > 0) losses[step.loss_step] = step.loss_sum;
   }
+  void save(PartState& /*state*/) const override { ++saved; }
+  mutable std::int64_t saved = -1;  ///< how often; at the start of a run all is asked for once
   std::vector<std::pair<std::int64_t, std::int64_t>> heard;
   std::map<std::int64_t, double> losses;
 };
 
+/// In one step's batch a target is of no class.
+struct WrongTarget : Classification {
+  using Classification::Classification;
+  Variable loss(const Variable& output, const Batch& batch) const override {
+    if (grad_enabled() && ++steps == wrong_step) batch.targets().slice(0, 1).fill(10);
+    return Classification::loss(output, batch);
+  }
+  std::int64_t wrong_step = 0;
+  mutable std::int64_t steps = 0;
+};
+
 /// One epoch of six steps, logged every fourth.
-Outcome run(Device where, const std::shared_ptr<Listener>& listener,
-            std::vector<std::string> overrides = {}) {
+Outcome run(Device where, const std::shared_ptr<TrainingPart>& part,
+            std::vector<std::string> overrides = {}, std::int64_t wrong_step = 0) {
   set_math_threads(1);
   const test::ScratchFolder scratch;
   overrides.push_back("run.dir='" + scratch.file("run") + "'");
@@ -210,9 +327,10 @@ Outcome run(Device where, const std::shared_ptr<Listener>& listener,
                           "device_test", overrides);
   RunPlan plan = read_run_plan(deck);
   plan.device = where;
-  const Classification task(deck);
+  WrongTarget task(deck);
+  task.wrong_step = wrong_step;
   const auto group = std::make_shared<FakeGroup>(1, 0);
-  Trainer trainer(group, task, plan, {}, {listener});
+  Trainer trainer(group, task, plan, {}, {part});
   const RunFolder folder = RunFolder::open(*group, plan.run, false);
   MetricsFile metrics(folder.file("metrics.jsonl"));
   Console console(0);
@@ -232,6 +350,94 @@ TEST(Trainer, ReadsTheLossOfADeviceOneStepLateButForStepsThatAreLogged) {
     EXPECT_EQ(there->losses.at(step), here->losses.at(step)) << "step " << step;
 }
 
+/// Lets the device hang from the first kernel of its fourth step on, and go when that step's part
+/// of the host is over, or after a while.
+struct Hang final : TrainingPart {
+  [[nodiscard]] std::string name() const override { return "hang"; }
+  void before_step(const Training& training) override {
+    if (training.state.step != 3) return;
+    SimulatedRuntime::instance().inject(device.index, {.hang_at = 1});
+    rescue = std::thread([this] {
+      std::unique_lock lock(mutex);
+      if (over.wait_for(lock, std::chrono::seconds(20), [this] { return is_over; })) return;
+      host_was_held = true;
+      SimulatedRuntime::instance().let_go(device.index);
+    });
+  }
+  void after_step(const Training& training, const StepResult& /*step*/) override {
+    if (training.state.step != 4) return;
+    {
+      const std::lock_guard lock(mutex);
+      is_over = true;
+    }
+    over.notify_all();
+    rescue.join();
+    SimulatedRuntime::instance().let_go(device.index);
+    has_hung = true;
+  }
+
+  std::thread rescue;
+  std::mutex mutex;
+  std::condition_variable over;
+  bool is_over = false, host_was_held = false, has_hung = false;
+};
+
+class StepOnDevice : public testing::TestWithParam<Case> {};
+
+TEST_P(StepOnDevice, IsGivenToTheDeviceWithoutWaitingForIt) {
+  const auto hang = std::make_shared<Hang>();
+  std::vector<std::string> overrides = GetParam().overrides;
+  overrides.emplace_back("log.every_steps=100");
+  EXPECT_EQ(run(device, hang, overrides).steps, 6);
+  EXPECT_TRUE(hang->has_hung);
+  EXPECT_FALSE(hang->host_was_held);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Trainer, StepOnDevice,
+    testing::Values(
+        Case{"plain", {}}, Case{"clip_norm", {"optimizer.clip_norm=0.1"}},
+        Case{"clip_value", {"optimizer.clip_value=0.1"}},
+        Case{"fp16", {R"(train.precision="fp16")"}},
+        Case{"fp16_adamw_clipped",
+             {R"(train.precision="fp16")", "optimizer.clip_norm=0.1", R"(optimizer.kind="adamw")"}},
+        Case{"invariant", {R"(train.reduction="invariant")", "train.shards=2"}},
+        Case{"accumulate", {"train.accumulate=2"}}, Case{"averaged", {R"(averaging.kind="ema")"}},
+        Case{"lars", {R"(optimizer.kind="lars")"}},
+        Case{"lamb", {R"(optimizer.kind="lamb")", "optimizer.clip_norm=0.1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Trainer, TracesADevicesPhasesWhenItWorkedOnThem) {
+  const TraceSession session(10000);
+  const auto hang = std::make_shared<Hang>();  // nothing of the fourth step begins in its time
+  EXPECT_EQ(run(device, hang, {"log.every_steps=100"}).steps, 6);
+  std::map<std::int64_t, std::map<std::string_view, TraceEvent>> of_device;
+  std::vector<TraceEvent> of_host;  // optimizer
+  for (const TraceTrack& track : session.tracks()) {
+    for (const TraceEvent& event : track.events) {
+      if (std::string_view(event.category) == device_category) {
+        EXPECT_STREQ(event.detail, "sim:0");
+        of_device[event.number][event.name] = event;
+      } else if (std::string_view(event.name) == "optimizer") {
+        of_host.push_back(event);
+      }
+    }
+  }
+  ASSERT_EQ(of_device.size(), 6U);
+  ASSERT_EQ(of_host.size(), 6U);
+  std::int64_t end = 0;
+  for (std::int64_t step = 1; step <= 6; ++step) {
+    ASSERT_EQ(of_device.at(step).size(), 3U) << "step " << step;
+    for (const char* phase : {"forward", "backward", "optimizer"}) {
+      const TraceEvent& event = of_device.at(step).at(phase);
+      EXPECT_GE(event.start_ns, end) << phase << " of step " << step;
+      EXPECT_GE(event.end_ns, event.start_ns);
+      end = event.end_ns;
+    }
+  }
+  EXPECT_GT(of_device.at(4).at("backward").start_ns, of_host[3].end_ns);
+}
+
 TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {
   const auto failure = [](Device where, const std::shared_ptr<Listener>& listener) -> std::string {
     try {
@@ -245,6 +451,23 @@ TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {
   const std::string of_host = failure(Device{}, here);
   EXPECT_NE(of_host.find("at step "), std::string::npos) << of_host;
   EXPECT_EQ(failure(device, there), of_host);
+}
+
+TEST(Trainer, TellsOfAWrongTargetBeforeItSavesWhatCameOfIt) {
+  for (const std::int64_t step : {2, 4, 6}) {  // between logged ones; logged; the epoch's last
+    const auto failure = [&](Device where, const std::shared_ptr<Listener>& listener) {
+      return test::message_of<InputError>([&] {
+        static_cast<void>(
+            run(where, listener, {"checkpoint.every_steps=1", "checkpoint.async=false"}, step));
+      });
+    };
+    const auto here = std::make_shared<Listener>(), there = std::make_shared<Listener>();
+    const std::string of_host = failure(Device{}, here);
+    EXPECT_NE(of_host.find("10"), std::string::npos) << of_host;
+    EXPECT_EQ(failure(device, there), of_host);
+    EXPECT_EQ(here->saved, step - 1);
+    EXPECT_EQ(there->saved, step - 1);
+  }
 }
 
 TEST(Trainer, FailureOfTheDeviceEndsTheRunInASentence) {

@@ -10,9 +10,11 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct AdadeltaRule {
+struct AdadeltaRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   AdadeltaRule(const Run& run, const AdadeltaOptions& options)
-      : decay(run),
+      : WithDecay<T>{Decay<T>(run)},
         keep(rounded<T>(options.rho)),
         take(rounded<T>(1.0 - options.rho)),
         eps(rounded<T>(options.eps)),
@@ -26,7 +28,6 @@ struct AdadeltaRule {
     return p - lr * step;
   }
 
-  Decay<T> decay;
   T keep, take, eps, lr;
 };
 
@@ -45,9 +46,11 @@ void declare(DeckTable& table, AdadeltaOptions& options) {
 
 Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOptions& options,
                    const std::vector<ParameterGroup>& groups)
-    : OptimizerOf(
-          std::move(parameters), options, groups,
-          {.name = "Adadelta", .slots = {{"square_avg"}, {"acc_delta"}}, .validate = validate}) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "Adadelta",
+                   .slots = {{"square_avg"}, {"acc_delta"}},
+                   .reads_step_tensors = true,
+                   .validate = validate}) {}
 
 void Adadelta::update(const Run& run) {
   update_elements<2>("lockstep::adadelta", run,

@@ -10,9 +10,11 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct AdagradRule {
+struct AdagradRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   AdagradRule(const Run& run, const AdagradOptions& options)
-      : decay(run),
+      : WithDecay<T>{Decay<T>(run)},
         eps(rounded<T>(options.eps)),
         rate(rounded<T>(run.lr / (1.0 + static_cast<double>(run.step - 1) * options.lr_decay))) {}
 
@@ -22,7 +24,6 @@ struct AdagradRule {
     return p - rate * g / (std::sqrt(sum) + eps);
   }
 
-  Decay<T> decay;
   T eps, rate;
 };
 
@@ -46,7 +47,10 @@ void declare(DeckTable& table, AdagradOptions& options) {
 Adagrad::Adagrad(std::vector<nn::NamedParameter> parameters, const AdagradOptions& options,
                  const std::vector<ParameterGroup>& groups)
     : OptimizerOf(std::move(parameters), options, groups,
-                  {.name = "Adagrad", .slots = {{"sum"}}, .validate = validate}) {
+                  {.name = "Adagrad",
+                   .slots = {{"sum"}},
+                   .reads_step_tensors = true,
+                   .validate = validate}) {
   const StateDict state = state_dict();
   const auto of_each = group_of_each(this->parameters(), groups);
   for (std::size_t i = 0; i < of_each.size(); ++i) {

@@ -12,9 +12,11 @@ namespace {
 bool is_amsgrad(const AdamOptions& options) { return options.amsgrad; }
 
 template <class T>
-struct AdamRule {
+struct AdamRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   AdamRule(const Run& run, const AdamOptions& options, bool decoupled)
-      : decay(run, decoupled),
+      : WithDecay<T>{Decay<T>(run, decoupled)},
         moments(options.betas),
         eps(rounded<T>(options.eps)),
         step_size(rounded<T>(run.lr / bias_correction(options.betas[0], run))),
@@ -33,7 +35,6 @@ struct AdamRule {
     return decay.keep * p - step_size * mean / (std::sqrt(square) * correction + eps);
   }
 
-  Decay<T> decay;
   Moments<T> moments;
   T eps, step_size, correction;
 };
@@ -56,9 +57,10 @@ Adam::Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& option
 
 Adam::Adam(const char* name, std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
            bool decoupled_weight_decay, const std::vector<ParameterGroup>& groups)
-    : OptimizerOf(
-          std::move(parameters), options, groups,
-          {.name = name, .slots = {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", is_amsgrad}}}),
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = name,
+                   .slots = {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", is_amsgrad}},
+                   .reads_step_tensors = true}),
       decoupled_weight_decay_(decoupled_weight_decay) {}
 
 void Adam::update(const Run& run) {

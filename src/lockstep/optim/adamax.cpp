@@ -10,9 +10,11 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct AdamaxRule {
+struct AdamaxRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   AdamaxRule(const Run& run, const AdamaxOptions& options)
-      : decay(run),
+      : WithDecay<T>{Decay<T>(run)},
         take1(rounded<T>(1.0 - options.betas[0])),
         beta2(rounded<T>(options.betas[1])),
         eps(rounded<T>(options.eps)),
@@ -26,7 +28,6 @@ struct AdamaxRule {
     return p - step_size * mean / norm;
   }
 
-  Decay<T> decay;
   T take1, beta2, eps, step_size;
 };
 
@@ -42,8 +43,9 @@ void declare(DeckTable& table, AdamaxOptions& options) {
 
 Adamax::Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options,
                const std::vector<ParameterGroup>& groups)
-    : OptimizerOf(std::move(parameters), options, groups,
-                  {.name = "Adamax", .slots = {{"exp_avg"}, {"exp_inf"}}}) {}
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = "Adamax", .slots = {{"exp_avg"}, {"exp_inf"}}, .reads_step_tensors = true}) {}
 
 void Adamax::update(const Run& run) {
   update_elements<2>("lockstep::adamax", run,

@@ -10,9 +10,11 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct AdanRule {
+struct AdanRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   AdanRule(const Run& run, const AdanOptions& options)
-      : gradient(rounded<T>(run.gradient_factor)),
+      : WithDecay<T>{Decay<T>(run, true)},
         beta1(rounded<T>(options.betas[0])),
         take1(rounded<T>(1.0 - options.betas[0])),
         beta2(rounded<T>(options.betas[1])),
@@ -30,7 +32,7 @@ struct AdanRule {
 
   KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& mean_change, T& mean_square,
                                T& previous) const {
-    g = gradient * g;
+    g = decay.factor * g;
     const T change = first ? T{0} : g - previous;
     const T ahead = g + beta2 * change;
     mean = beta1 * mean + take1 * g;
@@ -42,7 +44,7 @@ struct AdanRule {
     return (before * p - step) * after;
   }
 
-  T gradient, beta1, take1, beta2, take2, beta3, take3, eps, before, after;
+  T beta1, take1, beta2, take2, beta3, take3, eps, before, after;
   T rate, rate_of_change, correction;
   bool first;
 };
@@ -64,7 +66,8 @@ Adan::Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& option
            const std::vector<ParameterGroup>& groups)
     : OptimizerOf(std::move(parameters), options, groups,
                   {.name = "Adan",
-                   .slots = {{"exp_avg"}, {"exp_avg_diff"}, {"exp_avg_sq"}, {"previous_grad"}}}) {}
+                   .slots = {{"exp_avg"}, {"exp_avg_diff"}, {"exp_avg_sq"}, {"previous_grad"}},
+                   .reads_step_tensors = true}) {}
 
 void Adan::update(const Run& run) {
   update_elements<4>("lockstep::adan", run,

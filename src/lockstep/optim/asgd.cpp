@@ -10,8 +10,10 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct AsgdRule {
-  AsgdRule(const Run& run, const AsgdOptions& options) : decay(run) {
+struct AsgdRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
+  AsgdRule(const Run& run, const AsgdOptions& options) : WithDecay<T>{Decay<T>(run)} {
     const double before = static_cast<double>(run.step - 1);
     const double rate = run.lr / std::pow(1.0 + options.lambd * run.lr * before, options.alpha);
     const double counted = before - options.t0;
@@ -27,7 +29,6 @@ struct AsgdRule {
     return p;
   }
 
-  Decay<T> decay;
   T keep, eta, mu;
 };
 
@@ -49,8 +50,9 @@ void declare(DeckTable& table, AsgdOptions& options) {
 
 ASGD::ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& options,
            const std::vector<ParameterGroup>& groups)
-    : OptimizerOf(std::move(parameters), options, groups,
-                  {.name = "ASGD", .slots = {{"ax"}}, .validate = validate}) {}
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = "ASGD", .slots = {{"ax"}}, .reads_step_tensors = true, .validate = validate}) {}
 
 void ASGD::update(const Run& run) {
   update_elements<1>("lockstep::asgd", run,

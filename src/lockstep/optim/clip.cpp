@@ -1,6 +1,6 @@
 #include <lockstep/optim/clip.hpp>
 
-#include <cmath>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -16,31 +16,51 @@ void expect_positive(const char* what, double value) {
   throw InputError(fmt::format("{} must be above 0, not {}", what, value));
 }
 
-}  // namespace
+using Parameters = std::vector<nn::NamedParameter>;
 
-double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
-  const double squares = squares_of_gradients(parameters);
-  if (!(squares < 1e-280 || squares > 1e280)) return std::sqrt(squares);
-  double norm = 0.0;  // of doubles whose squares would overflow or vanish
-  for (const auto& parameter : parameters) {
-    const Tensor gradient = parameter.variable.grad();
-    if (gradient.defined()) norm = std::hypot(norm, euclidean_norm(widened(gradient)));
-  }
-  return norm;
+Device device_of(const Parameters& parameters) {
+  return parameters.empty() ? Device{} : parameters[0].variable.data().device();
 }
 
-double squares_of_gradients(const std::vector<nn::NamedParameter>& parameters) {
+/// of_one(gradient, number) of each parameter that has a gradient, f64 [parameters]; 0 of others.
+template <class F>
+Tensor numbers_of_gradients(const Parameters& parameters, const F& of_one) {
   const auto count = static_cast<std::int64_t>(parameters.size());
-  const Device device = parameters.empty() ? Device{} : parameters[0].variable.data().device();
-  const Tensor sums = Tensor::zeros({count}, DType::f64, device);
+  const Tensor numbers = Tensor::zeros({count}, DType::f64, device_of(parameters));
   for (std::int64_t i = 0; i < count; ++i) {
     const Tensor gradient = parameters[static_cast<std::size_t>(i)].variable.grad();
-    if (gradient.defined()) sum_of_squares(widened(gradient), sums.slice(i, i + 1));
+    if (gradient.defined()) of_one(widened(gradient), numbers.slice(i, i + 1));
   }
-  const Tensor here = sums.to(Device{});
-  double squares = 0.0;
-  for (std::int64_t i = 0; i < count; ++i) squares += static_cast<const double*>(here.data())[i];
-  return squares;
+  return numbers;
+}
+
+bool has_gradients_of_doubles(const Parameters& parameters) {
+  return std::ranges::any_of(parameters, [](const auto& parameter) {
+    const Tensor gradient = parameter.variable.grad();
+    return gradient.defined() && gradient.dtype() == DType::f64;
+  });
+}
+
+}  // namespace
+
+double grad_norm(const Parameters& parameters) {
+  const Tensor norm = Tensor::empty({1}, DType::f64, device_of(parameters));
+  grad_norm(parameters, norm);
+  return norm.item();
+}
+
+void grad_norm(const Parameters& parameters, const Tensor& norm) {
+  const Tensor squares = numbers_of_gradients(
+      parameters, [](const Tensor& g, const Tensor& sum) { sum_of_squares(g, sum); });
+  norm_of_all(squares, {}, norm);
+  if (!has_gradients_of_doubles(parameters)) return;
+  // Squares of doubles may overflow or vanish: on the host that is known, so that the second pass
+  // is rare.
+  const bool is_here = norm.device() == Device{};
+  if (is_here && norm.item() > 1e-139 && norm.item() < 1e139) return;
+  const Tensor norms = numbers_of_gradients(
+      parameters, [](const Tensor& g, const Tensor& one) { euclidean_norm(g, one); });
+  norm_of_all(squares, norms, norm);
 }
 
 double clip_factor(double norm, double max_norm) {
@@ -49,14 +69,19 @@ double clip_factor(double norm, double max_norm) {
   return factor >= 1.0 ? 1.0 : factor;  // a NaN stays
 }
 
-double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm) {
+void clip_factor(const Tensor& norm, double max_norm, const Tensor& factor) {
+  expect_positive("the largest norm of the gradients", max_norm);
+  norm_clip_factor(norm, max_norm, factor);
+}
+
+double clip_grad_norm(const Parameters& parameters, double max_norm) {
   const double norm = grad_norm(parameters), factor = clip_factor(norm, max_norm);
   if (factor == 1.0) return norm;
   for_each_gradient(parameters, [&](const Tensor& g) { scale(g, factor); });
   return norm;
 }
 
-void clip_grad_value(const std::vector<nn::NamedParameter>& parameters, double limit) {
+void clip_grad_value(const Parameters& parameters, double limit) {
   expect_positive("the largest value of a gradient", limit);
   for_each_gradient(parameters, [&](const Tensor& g) { clamp(g, limit); });
 }

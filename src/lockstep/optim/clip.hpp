@@ -11,10 +11,16 @@ namespace lockstep::optim {
 /// rank.
 [[nodiscard]] double grad_norm(const std::vector<nn::NamedParameter>& parameters);
 
+/// The same into `norm`, f64 [1] on the parameters' device: the host does not wait for it.
+void grad_norm(const std::vector<nn::NamedParameter>& parameters, const Tensor& norm);
+
 /// What gradients of norm `norm` are multiplied by, so that it is `max_norm` at most:
 /// min(1, max_norm / (norm + 1e-6)); NaN if the norm is, 0 if it is infinite. For
 /// Optimizer::step, which then clips them on its way. Throws InputError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
+
+/// The same of `norm` into `factor`, f64 [1] both, on one device. The host does not wait.
+void clip_factor(const Tensor& norm, double max_norm, const Tensor& factor);
 
 /// PyTorch's clip_grad_norm_: scales the gradients themselves by the clip_factor of their norm,
 /// which is returned, as it was before. If the norm is not finite, nor will the gradients be.

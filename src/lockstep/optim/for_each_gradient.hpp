@@ -11,11 +11,6 @@ inline Tensor widened(const Tensor& gradient) {
   return is_half(gradient.dtype()) ? gradient.to(DType::f32) : gradient;
 }
 
-/// The sum of the squares of all elements of all gradients, in double, in an order that depends on
-/// the shapes alone. Of a device the host waits once. Parameters are on one device: else throws
-/// ShapeError.
-[[nodiscard]] double squares_of_gradients(const std::vector<nn::NamedParameter>& parameters);
-
 /// f(gradient) of each parameter that has one, to change it. What f sees of a gradient of 16 bits
 /// is an f32 copy, which is rounded back afterwards.
 template <class F>

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/for_each_gradient.hpp>
-#include <lockstep/tensor/finite.hpp>
+#include <lockstep/tensor/kernels/optim/grad_scale.hpp>
+#include <lockstep/tensor/kernels/reduce/not_finite.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -33,25 +33,12 @@ void expect_no_f16_gradient(const Optimizer& optimizer) {
   }
 }
 
-bool has_finite_gradients(const Optimizer& optimizer) {
-  const auto& parameters = optimizer.parameters();
-  const bool is_here = parameters.front().variable.data().device() == Device{};
-  const auto has_doubles = [](const auto& p) { return p.variable.data().dtype() == DType::f64; };
-  // Squares of f32 and narrower are far from overflow in double: one number tells of all.
-  if (!is_here && std::ranges::none_of(parameters, has_doubles))
-    return std::isfinite(squares_of_gradients(parameters));
-  return std::ranges::all_of(optimizer.parameters(), [](const auto& parameter) {
-    const Tensor gradient = parameter.variable.grad();
-    return !gradient.defined() || all_finite(gradient);
-  });
-}
-
 }  // namespace
 
-GradScaler::GradScaler(const GradScalerOptions& options)
+GradScaler::GradScaler(const GradScalerOptions& options, Device device)
     : options_(options),
-      scale_(Tensor::zeros({}, DType::f32)),
-      growth_tracker_(Tensor::zeros({}, DType::i64)) {
+      scale_(Tensor::zeros({}, DType::f32, device)),
+      growth_tracker_(Tensor::zeros({}, DType::i64, device)) {
   const double initial = options.init_scale;
   expect(initial >= Limits::min() && initial <= Limits::max(), "init_scale", initial,
          "between 1.18e-38 and 3.40e+38");
@@ -65,37 +52,66 @@ GradScaler::GradScaler(const GradScalerOptions& options)
 
 double GradScaler::scale() const { return scale_.item(); }
 
-Variable GradScaler::scaled(const Variable& loss) const { return loss * scale(); }
-
-void GradScaler::unscale(Optimizer& optimizer) {
-  if (std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer) != unscaled_.end())
-    throw Error("GradScaler: these gradients are unscaled already: update() comes first");
-  expect_no_f16_gradient(optimizer);
-  for_each_gradient(optimizer.parameters(),
-                    [&](const Tensor& g) { lockstep::scale(g, 1.0 / scale()); });
-  unscaled_.push_back({&optimizer, has_finite_gradients(optimizer)});
+Variable GradScaler::scaled(const Variable& loss) const {
+  if (scale_.device() == Device{}) return loss * scale();
+  return loss * Variable(scale_.to(loss.data().dtype()));
 }
 
-bool GradScaler::step(Optimizer& optimizer, double gradient_factor) {
-  const auto unscaled = std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer);
-  const bool is_unscaled = unscaled != unscaled_.end();
-  if ((is_unscaled && !unscaled->finite) || !has_finite_gradients(optimizer)) {
-    found_inf_ = true;
-    return false;
+GradScaler::Checked& GradScaler::check(const Optimizer& optimizer, bool is_unscaled) {
+  const Device device = optimizer.parameters().front().variable.data().device();
+  if (device != scale_.device()) {
+    throw ShapeError(fmt::format(
+        "GradScaler: the parameters are on {}, its scale is on {}: make it with the parameters' "
+        "device, GradScaler(options, device)",
+        to_string(device), to_string(scale_.device())));
   }
-  optimizer.step(is_unscaled ? gradient_factor : gradient_factor / scale());
-  return true;
+  return checked_.emplace_back(
+      Checked{&optimizer, is_unscaled, Tensor::zeros({1}, DType::f32, device)});
+}
+
+GradScaler::Checked* GradScaler::unscaled(const Optimizer& optimizer) {
+  const auto at = std::ranges::find_if(
+      checked_, [&](const Checked& one) { return one.optimizer == &optimizer && one.is_unscaled; });
+  return at == checked_.end() ? nullptr : &*at;
+}
+
+void GradScaler::unscale(Optimizer& optimizer) {
+  if (unscaled(optimizer))
+    throw Error("GradScaler: these gradients are unscaled already: update() comes first");
+  expect_no_f16_gradient(optimizer);
+  const Tensor found_inf = check(optimizer, true).found_inf;
+  for_each_gradient(optimizer.parameters(),
+                    [&](const Tensor& g) { lockstep::unscale(g, scale_, found_inf); });
+}
+
+Tensor GradScaler::step(Optimizer& optimizer, double gradient_factor) {
+  if (gradient_factor == 1.0) return step(optimizer, Tensor());
+  return step(optimizer, Tensor::full({1}, gradient_factor, DType::f64, scale_.device()));
+}
+
+Tensor GradScaler::step(Optimizer& optimizer, const Tensor& gradient_factor) {
+  Checked* const unscaled = this->unscaled(optimizer);
+  const Tensor found_inf = unscaled ? unscaled->found_inf : check(optimizer, false).found_inf;
+  for (const auto& parameter : optimizer.parameters()) {
+    const Tensor gradient = parameter.variable.grad();
+    if (gradient.defined()) find_not_finite(gradient, found_inf);
+  }
+  Tensor factor = gradient_factor;
+  if (!unscaled) {
+    factor =
+        factor.defined() ? factor.clone() : Tensor::full({1}, 1.0, DType::f64, scale_.device());
+    factor /= scale_.reshape({1}).to(DType::f64);
+  }
+  optimizer.step({.gradient_factor = factor, .found_inf = found_inf});
+  return found_inf;
 }
 
 void GradScaler::update() {
-  const double good_steps = found_inf_ ? 0 : growth_tracker_.item() + 1;
-  const bool grows = good_steps == static_cast<double>(options_.growth_interval);
-  const double factor = found_inf_ ? options_.backoff_factor : options_.growth_factor;
-  const auto next = std::max(static_cast<float>(scale() * factor), Limits::min());
-  if (found_inf_ || (grows && std::isfinite(next))) scale_.fill(next);
-  growth_tracker_.fill(grows ? 0 : good_steps);
-  found_inf_ = false;
-  unscaled_.clear();
+  Tensor found_inf = Tensor::zeros({1}, DType::f32, scale_.device());
+  for (const Checked& one : checked_) found_inf += one.found_inf;
+  update_grad_scale(scale_, growth_tracker_, found_inf,
+                    {options_.growth_factor, options_.backoff_factor, options_.growth_interval});
+  checked_.clear();
 }
 
 StateDict GradScaler::state_dict() const {

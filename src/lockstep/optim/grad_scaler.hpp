@@ -24,27 +24,35 @@ struct GradScalerOptions {
 ///   scaler.step(optimizer);
 ///   scaler.update();
 /// Local: after DistributedDataParallel::backward all ranks have the same bits of the gradients,
-/// and so the same scale.
+/// and so the same scale. On a device the scale, and whether a gradient is not finite, stay there:
+/// the host waits for neither.
 class GradScaler {
  public:
-  /// Throws InputError unless init_scale is above 0 and a normal number of single precision,
-  /// growth_factor > 1, 0 < backoff_factor < 1 and growth_interval > 0.
-  explicit GradScaler(const GradScalerOptions& options = {});
+  /// For losses and parameters on `device`. Throws InputError unless init_scale is above 0 and a
+  /// normal number of single precision, growth_factor > 1, 0 < backoff_factor < 1 and
+  /// growth_interval > 0.
+  explicit GradScaler(const GradScalerOptions& options = {}, Device device = {});
 
-  /// What the next loss is multiplied by; held in single precision, as PyTorch does.
+  /// What the next loss is multiplied by; held in single precision, as PyTorch does. Waits for the
+  /// device.
   [[nodiscard]] double scale() const;
+  /// The same, f32 [] on the device, for DistributedDataParallel::backward: the scaler's own
+  /// memory.
+  [[nodiscard]] const Tensor& scale_tensor() const noexcept { return scale_; }
   [[nodiscard]] Variable scaled(const Variable& loss) const;
 
   /// Divides the optimizer's gradients by the scale, once between two calls of update(): an error
   /// if they are already. Whether they are finite is seen here too, before anybody clips them.
   /// Throws Error, before any is divided, if one is of f16, which could not hold it then; step()
-  /// takes it scaled. PyTorch's unscale_.
+  /// takes it scaled. Throws ShapeError for parameters on another device. PyTorch's unscale_.
   void unscale(Optimizer& optimizer);
 
   /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
-  /// finite, or was not when they were unscaled. Returns whether it was made. Where they were not
-  /// unscaled before they stay as they are: scaled.
-  bool step(Optimizer& optimizer, double gradient_factor = 1.0);
+  /// finite, or was not when they were unscaled. Returns found_inf, f32 [1] on the device: 0 if the
+  /// step was made. Where they were not unscaled before they stay as they are: scaled.
+  Tensor step(Optimizer& optimizer, double gradient_factor = 1.0);
+  /// The same with a factor on the device, f64 [1], or undefined, for 1.
+  Tensor step(Optimizer& optimizer, const Tensor& gradient_factor);
 
   /// Once after the steps of all optimizers of an iteration: the next iteration's scale, a normal
   /// number of single precision.
@@ -57,14 +65,19 @@ class GradScaler {
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
  private:
+  /// Gradients that were looked at since the last update().
+  struct Checked {
+    const Optimizer* optimizer;
+    bool is_unscaled;
+    Tensor found_inf;  ///< f32 [1]
+  };
+
+  [[nodiscard]] Checked& check(const Optimizer& optimizer, bool is_unscaled);
+  [[nodiscard]] Checked* unscaled(const Optimizer& optimizer);
+
   GradScalerOptions options_;
   Tensor scale_, growth_tracker_;
-  struct Unscaled {
-    const Optimizer* optimizer;
-    bool finite;
-  };
-  std::vector<Unscaled> unscaled_;  ///< since the last update()
-  bool found_inf_ = false;
+  std::vector<Checked> checked_;
 };
 
 }  // namespace lockstep::optim

@@ -9,10 +9,11 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct LionRule {
+struct LionRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   LionRule(const Run& run, const LionOptions& options)
-      : gradient(rounded<T>(run.gradient_factor)),
-        keep(rounded<T>(1.0 - run.lr * run.weight_decay)),
+      : WithDecay<T>{Decay<T>(run, true)},
         lr(rounded<T>(run.lr)),
         beta1(rounded<T>(options.betas[0])),
         take1(rounded<T>(1.0 - options.betas[0])),
@@ -20,15 +21,15 @@ struct LionRule {
         take2(rounded<T>(1.0 - options.betas[1])) {}
 
   KOKKOS_FUNCTION T operator()(T p, T g, T& mean) const {
-    g = gradient * g;
+    g = decay.factor * g;
     const T c = beta1 * mean + take1 * g;
     mean = beta2 * mean + take2 * g;
     // c - c: 0, or NaN if c is none of the three.
     const T direction = c > T{0} ? T{1} : (c < T{0} ? T{-1} : c - c);
-    return keep * p - lr * direction;
+    return decay.keep * p - lr * direction;
   }
 
-  T gradient, keep, lr, beta1, take1, beta2, take2;
+  T lr, beta1, take1, beta2, take2;
 };
 
 }  // namespace
@@ -42,7 +43,7 @@ void declare(DeckTable& table, LionOptions& options) {
 Lion::Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& options,
            const std::vector<ParameterGroup>& groups)
     : OptimizerOf(std::move(parameters), options, groups,
-                  {.name = "Lion", .slots = {{"exp_avg"}}}) {}
+                  {.name = "Lion", .slots = {{"exp_avg"}}, .reads_step_tensors = true}) {}
 
 void Lion::update(const Run& run) {
   update_elements<1>("lockstep::lion", run,

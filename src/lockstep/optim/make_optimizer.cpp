@@ -41,8 +41,11 @@ Clipping clip_gradients(const OptimizerOptions& options,
                         const std::vector<nn::NamedParameter>& parameters) {
   if (options.clip_value > 0.0) clip_grad_value(parameters, options.clip_value);
   if (options.clip_norm <= 0.0) return {};
-  const double norm = grad_norm(parameters);
-  return {.norm = norm, .factor = clip_factor(norm, options.clip_norm)};
+  const Device device = parameters.front().variable.data().device();
+  Clipping clipping{Tensor::empty({1}, DType::f64, device), Tensor::empty({1}, DType::f64, device)};
+  grad_norm(parameters, clipping.norm);
+  clip_factor(clipping.norm, options.clip_norm, clipping.factor);
+  return clipping;
 }
 
 }  // namespace lockstep::optim

@@ -12,13 +12,15 @@ namespace lockstep::optim {
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
 
-/// Between backward and step.
+/// Between backward and step: f64 [1] on the parameters' device, or undefined where the norm is not
+/// clipped.
 struct Clipping {
-  double norm = -1.0;   ///< of the gradients; -1: not asked for
-  double factor = 1.0;  ///< for Optimizer::step, which clips the norm
+  Tensor norm;    ///< of the gradients
+  Tensor factor;  ///< for Optimizer::step, which clips the norm
 };
 
-/// Clips the gradients' values as `options` say, and tells what clips their norm.
+/// Clips the gradients' values as `options` say, and tells what clips their norm. The host does not
+/// wait for a device.
 [[nodiscard]] Clipping clip_gradients(const OptimizerOptions& options,
                                       const std::vector<nn::NamedParameter>& parameters);
 

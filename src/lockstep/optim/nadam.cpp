@@ -16,9 +16,11 @@ namespace {
 }
 
 template <class T>
-struct NAdamRule {
+struct NAdamRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   NAdamRule(const Run& run, const NAdamOptions& options, double mu_product)
-      : decay(run, options.decoupled_weight_decay),
+      : WithDecay<T>{Decay<T>(run, options.decoupled_weight_decay)},
         moments(options.betas),
         eps(rounded<T>(options.eps)),
         correction(rounded<T>(1.0 / std::sqrt(bias_correction(options.betas[1], run)))) {
@@ -34,7 +36,6 @@ struct NAdamRule {
            (of_gradient * g + of_mean * mean) / (std::sqrt(square) * correction + eps);
   }
 
-  Decay<T> decay;
   Moments<T> moments;
   T eps, correction, of_gradient, of_mean;
 };
@@ -55,7 +56,10 @@ void declare(DeckTable& table, NAdamOptions& options) {
 NAdam::NAdam(std::vector<nn::NamedParameter> parameters, const NAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
     : OptimizerOf(std::move(parameters), options, groups,
-                  {.name = "NAdam", .slots = {{"exp_avg"}, {"exp_avg_sq"}}, .validate = validate}),
+                  {.name = "NAdam",
+                   .slots = {{"exp_avg"}, {"exp_avg_sq"}},
+                   .reads_step_tensors = true,
+                   .validate = validate}),
       products_(groups.size() + 1) {}
 
 void NAdam::update(const Run& run) {

@@ -125,12 +125,43 @@ void Optimizer::make_state() {
 
 // What is joined is looked for once: for 1,000 parameters that takes longer than to update them.
 void Optimizer::step(double gradient_factor) {
+  settle();
+  update_all(gradient_factor, nullptr);
+}
+
+void Optimizer::step(const StepTensors& tensors) {
+  const auto& [gradient_factor, found_inf] = tensors;
+  if (device() == Device{} || !setup_.reads_step_tensors) {
+    if (found_inf.defined() && found_inf.item() != 0.0) return;
+    return step(gradient_factor.defined() ? gradient_factor.item() : 1.0);
+  }
+  settle();
+  update_all(1.0, &tensors);
+  if (!found_inf.defined() || steps_.empty()) return;
+  if (!unsettled_) unsettled_ = std::make_unique<Unsettled>(device());
+  unsettled_->found_inf = found_inf.to(Device{}, true);
+  unsettled_->arrived.record(current_stream(device()));
+}
+
+// The newest step is counted before the host can know of it. Its number matters to the next one.
+void Optimizer::settle() const {
+  if (!unsettled_ || !unsettled_->found_inf.defined()) return;
+  unsettled_->arrived.synchronize();
+  const Tensor found_inf = std::exchange(unsettled_->found_inf, {});
+  if (found_inf.item() == 0.0) return;
+  for (const Seen& seen : seen_) {
+    if (seen.has_gradient) --*seen.step;
+  }
+}
+
+void Optimizer::update_all(double gradient_factor, const StepTensors* tensors) {
   if (!plan_holds()) make_plan();
   std::size_t begin = 0;
   for (auto& [run, end] : plan_) {
     run.lr = groups_[run.group].lr;
     run.weight_decay = groups_[run.group].weight_decay;
     run.gradient_factor = gradient_factor;
+    run.tensors = tensors;
     for (; begin < end; ++begin) {
       const Seen& seen = seen_[begin];
       if (seen.has_gradient && seen.step) run.step = ++*seen.step;
@@ -151,10 +182,13 @@ bool Optimizer::plan_holds() const noexcept {
   if (seen_.empty()) return false;
   std::size_t begin = 0;
   for (const auto& [run, end] : plan_) {
+    const std::int64_t* step = nullptr;
     for (; begin < end; ++begin) {
       if (!is_as_seen(begin)) return false;
       const Seen& seen = seen_[begin];
-      if (seen.has_gradient && seen.step && *seen.step != run.step) return false;
+      if (!seen.has_gradient || !seen.step) continue;
+      if (step && *seen.step != *step) return false;
+      step = seen.step;
     }
   }
   for (; begin < seen_.size(); ++begin) {
@@ -265,6 +299,7 @@ void Optimizer::take_placements(const StateDict& model) {
 }
 
 StateDict Optimizer::state_dict() const {
+  settle();
   StateDict state;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& name = parameters_[i].name;

@@ -2,12 +2,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/parameter_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep::optim {
 
@@ -18,12 +20,23 @@ namespace lockstep::optim {
 /// add up. One thread at a time.
 class Optimizer {
  public:
+  /// What decides on a step, where it may lie on the parameters' device: then kernels read it, and
+  /// the host waits for none of it.
+  struct StepTensors {
+    Tensor gradient_factor;  ///< f64 [1]; undefined: 1
+    /// f32 [1]: not 0 leaves parameters, state and counts of steps as they are; undefined: 0
+    Tensor found_inf;
+  };
+
   /// What one kernel updates: a parameter, or the flat memory of several that are neighbours in
   /// memory together with their gradients and state, and for which all numbers are the same.
   struct Run {
     Tensor parameter, gradient;
     std::vector<Tensor> slots;  ///< in the order of Setup::slots
     double lr = 0.0, weight_decay = 0.0, gradient_factor = 1.0;
+    /// Not null: gradient_factor lies there, and whether the step is left out. Only for an
+    /// optimizer that reads them (Setup::reads_step_tensors).
+    const StepTensors* tensors = nullptr;
     std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
     std::size_t first = 0;  ///< index of the first parameter in parameters()
     std::size_t group = 0;  ///< index of the parameters' group; the number of groups for none
@@ -37,6 +50,9 @@ class Optimizer {
   /// `gradient_factor`, which costs no pass over them: what clips their norm (clip_factor). They
   /// stay as they are. Allocates nothing.
   void step(double gradient_factor = 1.0);
+  /// The same by numbers on the device. Whether the step was left out the host reads at the next
+  /// one, or for state_dict(). An optimizer of one's own that does not read them (Setup) waits.
+  void step(const StepTensors& tensors);
 
   /// Forgets the gradients; their memory is overwritten by the next backward.
   void zero_grad() const;
@@ -66,7 +82,7 @@ class Optimizer {
   /// `<parameter name>/master`, the f32 copy of one of 16 bits. It is
   /// the optimizer's own memory, complete from construction, so that loading into it before or
   /// after the first step continues exactly where the saved optimizer was. Empty for a stateless
-  /// one.
+  /// one. Waits for a step by StepTensors on a device.
   [[nodiscard]] StateDict state_dict() const;
   /// From now on state_dict() tells of each slot the placement that `model`, a Module's
   /// state_dict(), tells of its parameter: they are cut alike. Names that are no parameters' are
@@ -90,6 +106,9 @@ class Optimizer {
     double weight_decay = 0.0;
     std::vector<std::string> slots;  ///< names of the tensors it keeps a parameter; none: no state
     bool elementwise = true;         ///< false: the formula needs to see each parameter on its own
+    /// update() reads Run::tensors where they are given, and changes nothing if the step is left
+    /// out
+    bool reads_step_tensors = false;
   };
 
   /// Throws InputError for groups or numbers that are out of range, Error if there are no
@@ -132,6 +151,10 @@ class Optimizer {
   };
 
   void make_state();
+  [[nodiscard]] Device device() const { return parameters_.front().variable.data().device(); }
+  void update_all(double gradient_factor, const StepTensors* tensors);
+  /// Takes back the counts of the step before, if the device has left it out.
+  void settle() const;
   /// Whether every parameter lies where it lay, has a gradient if it had one, and, within a run, as
   /// many updates behind it as its neighbours.
   [[nodiscard]] bool plan_holds() const noexcept;
@@ -153,6 +176,13 @@ class Optimizer {
   std::vector<Placement> placements_;       ///< [parameter]
   std::vector<Planned> plan_;
   std::vector<Seen> seen_;  ///< in the order of order_
+  /// Of a step that may have been left out on the device.
+  struct Unsettled {
+    explicit Unsettled(Device device) : arrived(device) {}
+    Tensor found_inf;  ///< pinned; undefined: there is none
+    DeviceEvent arrived;
+  };
+  std::unique_ptr<Unsettled> unsettled_;
 };
 
 }  // namespace lockstep::optim

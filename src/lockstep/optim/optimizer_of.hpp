@@ -38,9 +38,10 @@ class OptimizerOf : public Optimizer {
   };
   /// What the optimizer is made of, apart from its formula.
   struct Form {
-    const char* name;         ///< for messages
-    std::vector<Slot> slots;  ///< none: no state
-    bool elementwise = true;  ///< false: the formula needs to see each parameter on its own
+    const char* name;                 ///< for messages
+    std::vector<Slot> slots;          ///< none: no state
+    bool elementwise = true;          ///< false: the formula needs to see each parameter on its own
+    bool reads_step_tensors = false;  ///< see Setup
     /// Throws InputError for what is out of range of further options.
     void (*validate)(const char* name, const Options& options) = nullptr;
   };
@@ -77,7 +78,9 @@ class OptimizerOf : public Optimizer {
         options_(std::move(options)) {}
 
   static Setup setup_of(const Form& form, const GroupedOptions<Options>& options) {
-    Setup setup{.lr = options.usual().lr, .elementwise = form.elementwise};
+    Setup setup{.lr = options.usual().lr,
+                .elementwise = form.elementwise,
+                .reads_step_tensors = form.reads_step_tensors};
     if constexpr (requires { options.usual().weight_decay; })
       setup.weight_decay = options.usual().weight_decay;
     for (const Slot& slot : form.slots) {

@@ -19,9 +19,11 @@ double rectification(const Run& run, double beta2) {
 }
 
 template <class T, bool rectified>
-struct RAdamRule {
+struct RAdamRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   RAdamRule(const Run& run, const RAdamOptions& options, double factor)
-      : decay(run, options.decoupled_weight_decay),
+      : WithDecay<T>{Decay<T>(run, options.decoupled_weight_decay)},
         moments(options.betas),
         eps(rounded<T>(options.eps)),
         step_size(rounded<T>(run.lr * factor / bias_correction(options.betas[0], run))) {}
@@ -32,7 +34,6 @@ struct RAdamRule {
     return decay.keep * p - (rectified ? step / (std::sqrt(square) + eps) : step);
   }
 
-  Decay<T> decay;
   Moments<T> moments;
   T eps, step_size;
 };
@@ -46,8 +47,9 @@ void declare(DeckTable& table, RAdamOptions& options) {
 
 RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
-    : OptimizerOf(std::move(parameters), options, groups,
-                  {.name = "RAdam", .slots = {{"exp_avg"}, {"exp_avg_sq"}}}) {}
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = "RAdam", .slots = {{"exp_avg"}, {"exp_avg_sq"}}, .reads_step_tensors = true}) {}
 
 void RAdam::update(const Run& run) {
   const RAdamOptions& options = options_of(run);

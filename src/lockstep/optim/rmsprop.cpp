@@ -13,9 +13,11 @@ bool is_centered(const RmspropOptions& options) { return options.centered; }
 bool has_momentum(const RmspropOptions& options) { return options.momentum > 0.0; }
 
 template <class T, bool centered, bool with_momentum>
-struct RmspropRule {
+struct RmspropRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   RmspropRule(const Run& run, const RmspropOptions& options)
-      : decay(run),
+      : WithDecay<T>{Decay<T>(run)},
         keep(rounded<T>(options.alpha)),
         take(rounded<T>(1.0 - options.alpha)),
         eps(rounded<T>(options.eps)),
@@ -50,7 +52,6 @@ struct RmspropRule {
   KOKKOS_FUNCTION static T& last(T& a) { return a; }
   KOKKOS_FUNCTION static T& last(T&, T& b) { return b; }
 
-  Decay<T> decay;
   T keep, take, eps, momentum, lr;
 };
 
@@ -86,6 +87,7 @@ RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOption
           std::move(parameters), options, groups,
           {.name = "RMSprop",
            .slots = {{"square_avg"}, {"grad_avg", is_centered}, {"momentum_buffer", has_momentum}},
+           .reads_step_tensors = true,
            .validate = validate}) {}
 
 void RMSprop::update(const Run& run) {

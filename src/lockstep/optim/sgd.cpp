@@ -12,9 +12,11 @@ namespace {
 bool has_momentum(const SgdOptions& options) { return options.momentum != 0.0; }
 
 template <class T, bool first = false, bool nesterov = false>
-struct SgdRule {
+struct SgdRule : WithDecay<T> {
+  using WithDecay<T>::decay;
+
   SgdRule(const Run& run, const SgdOptions& options)
-      : decay(run),
+      : WithDecay<T>{Decay<T>(run)},
         lr(rounded<T>(run.lr)),
         momentum(rounded<T>(options.momentum)),
         take(T{1} - rounded<T>(options.dampening)) {}
@@ -26,7 +28,6 @@ struct SgdRule {
     return p - lr * (nesterov ? g + momentum * buffer : buffer);
   }
 
-  Decay<T> decay;
   T lr, momentum, take;
 };
 
@@ -58,9 +59,11 @@ void declare(DeckTable& table, SgdOptions& options) {
 
 SGD::SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options,
          const std::vector<ParameterGroup>& groups)
-    : OptimizerOf(
-          std::move(parameters), options, groups,
-          {.name = "SGD", .slots = {{"momentum_buffer", has_momentum}}, .validate = validate}) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "SGD",
+                   .slots = {{"momentum_buffer", has_momentum}},
+                   .reads_step_tensors = true,
+                   .validate = validate}) {}
 
 void SGD::update(const Run& run) {
   const SgdOptions& options = options_of(run);

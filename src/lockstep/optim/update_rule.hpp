@@ -30,22 +30,85 @@ struct Elements {
   decltype(flat_view<Space, T>(Tensor())) view;
 };
 
+/// The numbers of a step that kernels read where they lie (Optimizer::StepTensors).
+template <class Space>
+struct LateNumbers {
+  explicit LateNumbers(const Run& run) : known_factor(run.gradient_factor) {
+    if (!run.tensors) return;
+    const auto& [gradient_factor, found_inf] = *run.tensors;
+    if (gradient_factor.defined()) factor = flat_view<Space, const double>(gradient_factor).data();
+    if (found_inf.defined()) flag = flat_view<Space, const float>(found_inf).data();
+  }
+
+  KOKKOS_FUNCTION bool leaves_step_out() const { return flag && *flag != 0.0F; }
+  KOKKOS_FUNCTION double gradient_factor() const { return factor ? *factor : known_factor; }
+
+  const double* factor = nullptr;
+  const float* flag = nullptr;
+  double known_factor;
+};
+
+template <class Prepare, class F>
+struct PreparedEach {
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    if (prepare.has_work()) f(prepare(), i);
+  }
+
+  Prepare prepare;
+  F f;
+};
+
+/// f(prepare(), i) for i in [0, n), as for_each_element(), or for none where prepare.has_work()
+/// says no. Both are asked where the kernel runs: on the host once a block of elements.
+template <class Space, class Prepare, class F>
+void for_each_prepared(const char* label, const Space& space, std::int64_t n,
+                       const Prepare& prepare, const F& f) {
+  if constexpr (is_host_space<Space>) {
+    constexpr std::int64_t block = 4096;
+    for_each(label, space, (n + block - 1) / block, [=](std::int64_t b) LOCKSTEP_FLATTEN {
+      if (!prepare.has_work()) return;
+      const auto prepared = prepare();
+      const std::int64_t begin = b * block, end = begin + block < n ? begin + block : n;
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) f(prepared, i);
+    });
+  } else {
+    for_each(label, space, n, PreparedEach<Prepare, F>{prepare, f});
+  }
+}
+
+/// A rule whose gradient factor is known where the kernel runs.
+template <class Space, class Rule>
+struct PreparedRule {
+  [[nodiscard]] KOKKOS_FUNCTION bool has_work() const { return !late.leaves_step_out(); }
+  [[nodiscard]] KOKKOS_FUNCTION Rule operator()() const {
+    Rule now = rule;
+    now.set_gradient_factor(late.gradient_factor());
+    return now;
+  }
+
+  Rule rule;
+  LateNumbers<Space> late;
+};
+
 template <class T, class Space, class Rule, std::size_t... k>
 void update_kernel(const char* label, const Space& space, const Run& run,
                    const std::array<const Tensor*, sizeof...(k)>& slots, const Rule& rule,
                    std::index_sequence<k...>) {
   const auto p = flat_view<Space, T>(run.parameter);
   const auto g = flat_view<Space, const T>(run.gradient);
+  const PreparedRule<Space, Rule> prepare{rule, LateNumbers<Space>(run)};
   if constexpr (sizeof...(k) == 0) {
-    for_each_element(
-        label, space, run.parameter.numel(),
-        KOKKOS_LAMBDA(std::int64_t i) { p(i) = rule(p(i), g(i)); });
+    for_each_prepared(
+        label, space, run.parameter.numel(), prepare,
+        KOKKOS_LAMBDA(const Rule& now, std::int64_t i) { p(i) = now(p(i), g(i)); });
   } else {
     const Elements<T, Space> s[] = {{flat_view<Space, T>(*slots[k])}...};
-    for_each_element(
-        label, space, run.parameter.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+    for_each_prepared(
+        label, space, run.parameter.numel(), prepare,
+        KOKKOS_LAMBDA(const Rule& now, std::int64_t i) {
           T state[] = {s[k].view(i)...};
-          p(i) = rule(p(i), g(i), state[k]...);
+          p(i) = now(p(i), g(i), state[k]...);
           ((s[k].view(i) = state[k]), ...);
         });
   }
@@ -53,7 +116,8 @@ void update_kernel(const char* label, const Space& space, const Run& run,
 
 /// parameter = rule(parameter, gradient, slots...), element by element, by the rule
 /// make.template operator()<T>() of the parameter's dtype, f32 or f64. The rule takes the slots by
-/// reference and leaves in them what they become. `label`: "lockstep::" and the optimizer's name.
+/// reference and leaves in them what they become. It is a WithDecay. `label`: "lockstep::" and the
+/// optimizer's name. Nothing is changed where the step is left out (LateNumbers).
 template <std::size_t n, class Make>
 void update_elements(const char* label, const Run& run, const std::array<const Tensor*, n>& slots,
                      const Make& make) {
@@ -99,6 +163,14 @@ struct Decay {
 
   T factor, added;
   T keep;  ///< what the parameter is multiplied by
+};
+
+/// What the rules of all optimizers have.
+template <class T>
+struct WithDecay {
+  Decay<T> decay;
+
+  KOKKOS_FUNCTION void set_gradient_factor(double factor) { decay.factor = static_cast<T>(factor); }
 };
 
 /// The running means of gradients and of their squares.

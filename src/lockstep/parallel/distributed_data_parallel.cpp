@@ -35,6 +35,19 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
   return trained;
 }
 
+/// A module without tensors is on the host.
+Device device_of(const nn::Module& module) {
+  const auto parameters = module.parameters();
+  return parameters.empty() ? Device{} : parameters.front().data().device();
+}
+
+/// weight x loss_scale, rounded once, like the loss.
+Tensor gradient_of_scaled(const Tensor& loss, double weight, const Tensor& loss_scale) {
+  const Tensor factor = loss_scale.to(DType::f64);
+  factor *= weight;
+  return factor.to(loss.dtype()).reshape(loss.shape());
+}
+
 /// What all ranks must have alike, beside the model's tensors.
 std::string settings_of(nn::Module& module, const DdpOptions& options, const CommHook* hook) {
   const auto layers = nn::batch_norms_of(module);
@@ -62,7 +75,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   broadcast_state(*group_, *module_);
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
   auto* const observer = static_cast<PassObserver*>(this);
-  sum_ = make_gradient_sum(group_, options, std::move(hook), buffers_);
+  sum_ = make_gradient_sum(group_, options, std::move(hook), buffers_, device_of(*module_));
   sum_->prepare(lay_out_in_buckets(trained_parameters(*module_), options.buckets, *group_),
                 observer);
   for (const auto& parameter : module_->named_parameters()) {
@@ -120,7 +133,8 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
   }
 }
 
-void DistributedDataParallel::backward(const Variable& loss, double weight) {
+void DistributedDataParallel::backward(const Variable& loss, double weight,
+                                       const Tensor& loss_scale) {
   if (reducer().is_running()) {
     throw Error("DistributedDataParallel: backward() from inside backward() is not supported");
   }
@@ -134,6 +148,7 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   weight *= reducer().comm_hook().weight_factor();
   state_.in_backward = true;
   state_.has_begun = false;
+  state_.weight = weight;
   struct Ending {
     State& state;
     bool before = std::exchange(in_weighted_pass, true);
@@ -153,7 +168,15 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
           "DistributedDataParallel: backward() starts from a loss of one element, not from " +
           describe(loss.data()));
     }
-    BackwardPass({.roots = std::span(&loss, 1), .seed = weight, .observer = this}).run();
+    PassOptions pass{.roots = std::span(&loss, 1), .seed = weight, .observer = this};
+    Tensor gradient;
+    if (loss_scale.defined() && loss_scale.device() == Device{}) {
+      pass.seed = weight * loss_scale.item();
+    } else if (loss_scale.defined()) {
+      gradient = gradient_of_scaled(loss.data(), weight, loss_scale);
+      pass.gradients = std::span(&gradient, 1);
+    }
+    BackwardPass(pass).run();
   } catch (...) {
     if (!state_.has_begun) pass_has_failed();
     throw;
@@ -170,6 +193,7 @@ PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variab
     hold(is_weighted ? Share::weighted : Share::mean);
     return {};
   }
+  if (state_.in_backward) return {true, sum_->pass_begins(roots, {}, state_.weight, is_weighted)};
   return {true, sum_->pass_begins(roots, gradients, seed, is_weighted)};
 }
 

@@ -101,7 +101,9 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// collective, because the other ranks wait for this one in it. Throws what backward or the group
   /// throws; then the other ranks may be left waiting until their deadline, as after any failure
   /// between two collectives.
-  void backward(const Variable& loss, double weight);
+  /// `loss_scale`, if defined, is a GradScaler's scale_tensor(): gradients are those of the loss
+  /// times it too, and the host does not wait for it.
+  void backward(const Variable& loss, double weight, const Tensor& loss_scale = {});
 
   /// While the returned object lives, a backward pass sends nothing, wherever its forward() ran,
   /// and adds to this rank's gradients. The next pass that is summed adds its own gradients and
@@ -229,6 +231,7 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
     bool is_awaited = false;   ///< forward() has run since the last sum: the next pass is summed
     bool in_backward = false;  ///< within backward(loss, weight),
     bool has_begun = false;    ///< whose pass has begun
+    double weight = 1.0;       ///< of that backward()
     bool is_weighted = false;  ///< the last pass that reached a parameter was of such a backward()
     bool was_local = false;    ///< a pass within no_sync() was the last one
     Sum sum = Sum::begun;

@@ -81,11 +81,12 @@ class GradientSum {
 };
 
 /// Over ranks, by `hook`, or if it is null by that of the options; with DdpOptions::shards over
-/// these. `buffers` are the model's. Throws InputError for shards with a hook of the caller's, and
-/// where ShardTree::of_rank does. Collective.
+/// these. `buffers` are the model's, which lies on `device`. Throws InputError for shards with a
+/// hook of the caller's, and where ShardTree::of_rank does. Collective.
 [[nodiscard]] std::unique_ptr<GradientSum> make_gradient_sum(std::shared_ptr<ProcessGroup> group,
                                                              const DdpOptions& options,
                                                              std::shared_ptr<CommHook> hook,
-                                                             std::vector<Tensor> buffers);
+                                                             std::vector<Tensor> buffers,
+                                                             Device device);
 
 }  // namespace lockstep

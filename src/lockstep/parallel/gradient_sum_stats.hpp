@@ -1,7 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+
+#include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
@@ -19,9 +20,9 @@ struct GradientSumStats {
   double straggler_s = 0.0;  ///< of these, until the last rank had entered (WaitTimes)
   HookTraffic traffic = {};  ///< what this rank has sent
   std::size_t buckets = 0;   ///< all-reduces a sum
-  /// With DdpOptions::shards, after a step: its sum over all shards of weight x loss, the same bits
-  /// on all ranks.
-  std::optional<double> loss_of_batch = {};
+  /// With DdpOptions::shards, after a step and until the next: its sum over all shards of weight x
+  /// loss, without a loss scale, the same bits on all ranks. f64 [1] on the model's device.
+  Tensor loss_of_batch;
 };
 
 }  // namespace lockstep

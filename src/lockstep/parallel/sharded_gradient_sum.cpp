@@ -1,6 +1,5 @@
 #include <lockstep/parallel/sharded_gradient_sum.hpp>
 
-#include <array>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -11,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-double sum_of_products(const Tensor& a, const Tensor& b) {
+/// f64 [1]
+Tensor sum_of_products(const Tensor& a, const Tensor& b) {
   const auto flat = [](const Tensor& t) {
     return Tensor::over(t.storage(), t.offset_bytes(), {t.numel()}, t.dtype()).to(DType::f64);
   };
@@ -19,17 +19,25 @@ double sum_of_products(const Tensor& a, const Tensor& b) {
                sum = Tensor::empty({1}, DType::f64, a.device());
   arithmetic(Arithmetic::multiply, flat(a), flat(b), false, products);
   reduce_sum(products, 1.0, false, sum);
-  return sum.item();
+  return sum;
+}
+
+/// factor x, f64 [1], of one element.
+Tensor product(const Tensor& x, double factor) {
+  const Tensor result = Tensor::empty({1}, DType::f64, x.device());
+  convert(x.reshape({1}), result);
+  scale(result, factor);
+  return result;
 }
 
 }  // namespace
 
-ShardBuffers::ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers)
-    : buffers_(std::move(buffers)) {
+ShardBuffers::ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers,
+                           Device device)
+    : buffers_(std::move(buffers)), shard_loss_(Tensor::zeros({1}, DType::f64, device)) {
   std::int64_t elements = 2;
   for (const Tensor& buffer : buffers_) elements += buffer.numel();
-  sum_ = memory_to_reduce(group, {elements}, DType::f64,
-                          buffers_.empty() ? Device{} : buffers_.front().device());
+  sum_ = memory_to_reduce(group, {elements}, DType::f64, device);
   numbers_ = sum_.slice(0, 2);
   std::int64_t at = 2;
   for (const Tensor& buffer : buffers_) {
@@ -45,21 +53,21 @@ void ShardBuffers::forward_begins() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) before_[i].copy_from(buffers_[i]);
 }
 
-void ShardBuffers::add_loss(double part) {
-  has_samples_ = true;
-  shard_loss_ += part;
+void ShardBuffers::add_loss(const Tensor& part) {
+  has_samples_ = had_samples_ = true;
+  add_scaled(part, 1.0, shard_loss_);
 }
 
 void ShardBuffers::write_current() {
   if (has_samples_) {
-    const std::array numbers{1.0, shard_loss_};
-    numbers_.copy_from_host(std::span<const double>(numbers));
+    numbers_.slice(0, 1).fill(1.0);
+    numbers_.slice(1, 2).copy_from(shard_loss_);
     for (std::size_t i = 0; i < buffers_.size(); ++i) convert(buffers_[i], places_[i]);
   } else {
     sum_.zero();
   }
   has_samples_ = false;
-  shard_loss_ = 0.0;
+  shard_loss_.zero();
 }
 
 void ShardBuffers::restore() {
@@ -77,35 +85,38 @@ void ShardBuffers::finish(ProcessGroup& group) {
   write_current();
   over_shards_->start(group).wait();
   over_shards_->finish(group);
-  const double shards = numbers_.slice(0, 1).item();
-  loss_ = numbers_.slice(1, 2).item();
+  loss_ = numbers_.slice(1, 2);
   in_step_ = false;
-  if (shards == 0.0) return;
+  const Tensor shards = numbers_.slice(0, 1);
+  // Only a rank without samples has to ask whether any shard has some.
+  if (!std::exchange(had_samples_, false) && shards.item() == 0.0) return;
   if (!buffers_.empty()) sum_.slice(2, sum_.numel()) /= shards;
   for (std::size_t i = 0; i < buffers_.size(); ++i) convert(places_[i], buffers_[i]);
 }
 
 void ShardBuffers::forget() {
   over_shards_->forget();
-  has_samples_ = false;
-  shard_loss_ = 0.0;
+  has_samples_ = had_samples_ = false;
+  shard_loss_.zero();
   restore();
   in_step_ = false;
 }
 
 ShardedGradientSum::ShardedGradientSum(std::shared_ptr<ProcessGroup> group, std::int64_t shards,
-                                       std::vector<Tensor> buffers)
+                                       std::vector<Tensor> buffers, Device device)
     : ShardedGradientSum(std::move(group), ShardTree(shards),
-                         std::make_shared<ShardHook>(ShardTree(shards)), std::move(buffers)) {}
+                         std::make_shared<ShardHook>(ShardTree(shards)), std::move(buffers),
+                         device) {}
 
 ShardedGradientSum::ShardedGradientSum(std::shared_ptr<ProcessGroup> ranks, const ShardTree& tree,
-                                       std::shared_ptr<ShardHook> hook, std::vector<Tensor> buffers)
+                                       std::shared_ptr<ShardHook> hook, std::vector<Tensor> buffers,
+                                       Device device)
     : GradientSum(std::move(ranks), hook),
       tree_(tree),
       own_(tree.of_rank(group().rank(), group().size())),
       next_(own_.first),
       hook_(std::move(hook)),
-      buffers_(group(), tree, std::move(buffers)) {}
+      buffers_(group(), tree, std::move(buffers), device) {}
 
 void ShardedGradientSum::prepare(std::vector<Bucket> buckets, PassObserver* observer) {
   GradientSum::prepare(std::move(buckets), observer);
@@ -126,10 +137,11 @@ GradSink* ShardedGradientSum::pass_begins(std::span<const Variable> roots,
   if (!std::exchange(is_held_aside_, true)) held_.move_out(reducer().buckets());
   if (!keeps_part()) held_.restore_buckets();
   for (std::size_t i = 0; i < roots.size(); ++i) {
-    const double value = gradients.empty() || !gradients[i].defined()
-                             ? seed * roots[i].data().item()
+    const Tensor value = gradients.empty() || !gradients[i].defined()
+                             ? product(roots[i].data(), seed)
                              : sum_of_products(roots[i].data(), gradients[i]);
-    buffers_.add_loss(weighted ? value : value * equal_share());
+    if (!weighted) scale(value, equal_share());
+    buffers_.add_loss(value);
   }
   return keeps_part() ? &current() : nullptr;
 }

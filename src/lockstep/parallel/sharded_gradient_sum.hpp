@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,13 +16,15 @@ namespace lockstep {
 /// move by the mean of the shards' statistics.
 class ShardBuffers {
  public:
-  /// `buffers` are on the host. Collective, as memory of the group is taken.
-  ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers);
+  /// `buffers` are on one device, the model's. Collective, as memory of the group is taken. The
+  /// host waits for none of what follows.
+  ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers,
+               Device device);
 
   /// Before each forward: the first one of a step takes a copy of the buffers. Local.
   void forward_begins();
-  /// The current shard has samples, and this part in the loss over the batch. Local.
-  void add_loss(double part);
+  /// The current shard has samples, and this part in the loss over the batch, f64 [1]. Local.
+  void add_loss(const Tensor& part);
   /// The current shard is complete, and not this rank's last. Local.
   void keep();
   /// This rank's last shard is complete: returns when loss and buffers are there, the same bits on
@@ -32,8 +33,8 @@ class ShardBuffers {
   /// The step has failed: buffers are as at its beginning. Local.
   void forget();
 
-  /// Of the last step, if there was one.
-  [[nodiscard]] std::optional<double> loss() const noexcept { return loss_; }
+  /// Of the last step, f64 [1], if there was one.
+  [[nodiscard]] const Tensor& loss() const noexcept { return loss_; }
 
  private:
   void write_current();
@@ -46,8 +47,9 @@ class ShardBuffers {
   std::unique_ptr<ShardSum> over_shards_;
   bool in_step_ = false;
   bool has_samples_ = false;  ///< the current shard
-  double shard_loss_ = 0.0;
-  std::optional<double> loss_;
+  bool had_samples_ = false;  ///< a shard of this step
+  Tensor shard_loss_;         ///< f64 [1]
+  Tensor loss_;
 };
 
 /// The sum over the shards of a batch, in one order whatever ranks hold them. A rank computes its
@@ -55,10 +57,10 @@ class ShardBuffers {
 /// added at its end.
 class ShardedGradientSum final : public GradientSum {
  public:
-  /// `buffers` are the model's. Throws InputError if the group's ranks cannot hold `shards`.
-  /// Collective.
+  /// `buffers` are the model's, which lies on `device`. Throws InputError if the group's ranks
+  /// cannot hold `shards`. Collective.
   ShardedGradientSum(std::shared_ptr<ProcessGroup> group, std::int64_t shards,
-                     std::vector<Tensor> buffers);
+                     std::vector<Tensor> buffers, Device device);
 
   void prepare(std::vector<Bucket> buckets, PassObserver* observer) override;
   [[nodiscard]] std::int64_t parts() const noexcept override { return own_.size(); }
@@ -85,7 +87,7 @@ class ShardedGradientSum final : public GradientSum {
 
  private:
   ShardedGradientSum(std::shared_ptr<ProcessGroup> group, const ShardTree& tree,
-                     std::shared_ptr<ShardHook> hook, std::vector<Tensor> buffers);
+                     std::shared_ptr<ShardHook> hook, std::vector<Tensor> buffers, Device device);
   [[nodiscard]] ShardGradients& current() {
     return kept_[static_cast<std::size_t>(next_ - own_.first)];
   }

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include <lockstep/tensor/kernels/reduce/not_finite.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -46,12 +48,10 @@ bool all_finite(const void* data, std::int64_t count, DType dtype) noexcept {
 }
 
 bool all_finite(const Tensor& tensor) {
-  Tensor host = tensor;
-  if (host.device() != Device{}) {
-    host = Tensor::empty(tensor.shape(), tensor.dtype());
-    host.copy_from(tensor);
-  }
-  return all_finite(host.data(), host.numel(), host.dtype());
+  if (tensor.device() == Device{}) return all_finite(tensor.data(), tensor.numel(), tensor.dtype());
+  const Tensor found = Tensor::zeros({1}, DType::f32, tensor.device());
+  find_not_finite(tensor, found);
+  return found.to(Device{}).item() == 0.0;
 }
 
 }  // namespace lockstep

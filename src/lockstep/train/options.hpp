@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/precision.hpp>
 #include <lockstep/train/task/value_loss.hpp>
 
@@ -18,6 +19,7 @@ struct RunOptions {
   std::string device = "auto";      ///< what ranks compute on: see choose_device
   std::int64_t device_memory = 0;   ///< bytes that a rank takes of its device at most; 0: all
   bool device_sharing = false;      ///< several ranks may compute on one device
+  ImageLayout layout = ImageLayout::automatic;
 };
 void declare(DeckTable& table, RunOptions& options);
 

@@ -29,6 +29,10 @@ void declare(DeckTable& table, RunOptions& options) {
              .min = 0});
   table.key("device_sharing", options.device_sharing,
             {.doc = "let several ranks of a machine compute on one device, in turns"});
+  table.choice("layout", options.layout,
+               {{"auto", ImageLayout::automatic}, {"plain", ImageLayout::plain}},
+               "how layers hold images between them: the fastest way, or \"plain\", row-major and "
+               "layer by layer as on a device, with the bits of a simulated one");
 }
 
 void declare(DeckTable& table, LogOptions& options) {

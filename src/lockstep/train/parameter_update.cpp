@@ -21,7 +21,8 @@ constexpr const char *grad_scale = "grad_scale", *grad_scale_growth = "grad_scal
 ParameterUpdate::ParameterUpdate(const RunPlan& plan) {
   if (plan.train.precision != Precision::fp16) return;
   scaler_.emplace(optim::GradScalerOptions{.init_scale = plan.train.loss_scale,
-                                           .growth_interval = plan.train.loss_scale_growth_steps});
+                                           .growth_interval = plan.train.loss_scale_growth_steps},
+                  plan.device);
 }
 
 void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
@@ -31,23 +32,24 @@ void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
       "none; with ddp.comm_hook = \"post_local_sgd\" each has its own. Use bf16 or f32.");
 }
 
-double ParameterUpdate::operator()(const Training& training) {
+UpdateFigures ParameterUpdate::operator()(const Training& training) {
   optim::Optimizer& optimizer = training.optimizer;
   if (scaler_) scaler_->unscale(optimizer);
   const auto clipping = optim::clip_gradients(training.plan.optimizer, optimizer.parameters());
   if (!scaler_) {
-    optimizer.step(clipping.factor);
-    return clipping.norm;
+    optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
+    return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
   }
-  const bool finite = scaler_->step(optimizer, clipping.factor);
+  const Tensor found_inf = scaler_->step(optimizer, clipping.factor);
   scaler_->update();
-  if (!finite && training.group->rank() == 0) {
-    log(LogLevel::info,
-        fmt::format("step {} is left out: its gradients are not finite in fp16; the loss is now "
-                    "scaled by {:g}",
-                    training.state.step + 1, scaler_->scale()));
-  }
-  return clipping.norm;
+  return {clipping.norm, found_inf, scaler_->scale_tensor()};
+}
+
+void ParameterUpdate::tell_left_out(std::int64_t step, double loss_scale) const {
+  log(LogLevel::info,
+      fmt::format("step {} is left out: its gradients are not finite in fp16; the loss is now "
+                  "scaled by {:g}",
+                  step, loss_scale));
 }
 
 void ParameterUpdate::save(PartState& state) const {

@@ -22,6 +22,7 @@
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/predict/predictor.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/train/prediction_file.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_plan.hpp>
@@ -372,7 +373,7 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   std::optional<Predictor> predictor;
   std::unique_ptr<Task> task;
   EvalOptions options;
-  Precision precision = Precision::f32;
+  RunPlan plan;
   std::optional<Deck> stored;
   CheckpointEvaluation evaluation;
   evaluation.checkpoint = with_checkpoint(*group, checkpoint_or_run, [&](const fs::path& path) {
@@ -383,7 +384,7 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   });
   agree(*group, [&] {
     Deck& deck = *stored;
-    precision = read_run_plan(deck).train.precision;
+    plan = read_run_plan(deck);
     task = task_of(deck, predictor->signature());
     deck.check_all_read(KeysOfOtherKinds::passed_over);  // it may be an earlier version's
     options = deck.read<EvalOptions>("eval");
@@ -397,7 +398,8 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   const WithConfusion counted(*task, classes);
   const Task& judge = counts ? static_cast<const Task&>(counted) : *task;
   Evaluator evaluator(group, judge, task->data().test, options.batch_size);
-  const Autocast autocast(precision);
+  const Autocast autocast(plan.train.precision);
+  const LayoutGuard layout(plan.run.layout);
   evaluation.figures = evaluator(predictor->model());
   if (!std::isfinite(evaluation.figures.loss) && group->rank() == 0) {
     log(LogLevel::warning,

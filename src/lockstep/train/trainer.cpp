@@ -21,6 +21,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/train/parameter_update.hpp>
@@ -177,7 +178,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
-      losses_(plan.device),
+      figures_(plan.device),
       training_{group_, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
       stop_(std::make_unique<StopAgreement>(*group_)) {
   expect_names(parts);
@@ -307,6 +308,7 @@ Evaluation Trainer::evaluate() {
 
 Evaluation Trainer::evaluate(Evaluator& evaluator) {
   const Autocast autocast(plan_->train.precision);
+  const LayoutGuard layout(plan_->run.layout);
   ddp_->broadcast_buffers();
   const InEvaluation in_evaluation(training_, parts_);
   return evaluator(model());

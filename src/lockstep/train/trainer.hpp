@@ -12,7 +12,7 @@
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/train/report/step_clock.hpp>
 #include <lockstep/train/run/stop_request.hpp>
-#include <lockstep/train/step_losses.hpp>
+#include <lockstep/train/step_figures.hpp>
 #include <lockstep/train/task/outcome.hpp>
 #include <lockstep/train/training_part.hpp>
 
@@ -108,11 +108,10 @@ class Trainer {
  private:
   class InRun;
 
-  /// With `reads_loss` the result has this step's loss, for which the host waits on a device.
+  /// With `reads_loss` the result has this step's figures, for which the host waits on a device.
   StepResult take_step(bool reads_loss);
-  /// Into `step` and epoch_loss_, of all steps but the newest `left`. With train.reduction
-  /// "invariant" the losses of ranks are not what an epoch's is summed of.
-  void read_losses(StepResult& step, std::int64_t left);
+  /// Into `step` and epoch_loss_, of all steps but the newest `left`.
+  void read_figures(StepResult& step, std::int64_t left);
   /// Gradients of a shard of this rank, in train.accumulate parts; loss and times are added to
   /// `step`.
   void backward(const Share& part, const Batch& samples, StepResult& step);
@@ -150,8 +149,8 @@ class Trainer {
   TrainingParts parts_;        ///< the library's, update_ the last of them, and the caller's
   std::size_t callers_parts_;  ///< how many are the caller's
   TrainState state_;
-  StepLosses losses_;
-  StepResult unseen_;      ///< has what was read of losses between two steps
+  StepFigures figures_;
+  StepResult unseen_;      ///< has what was read of figures between two steps
   double epoch_loss_ = 0;  ///< this rank's summed loss of the unfinished epoch
   Training training_;
   StepClock clock_;

@@ -142,7 +142,7 @@ StateDict Trainer::slots_to_load(const Manifest& manifest) const {
 }
 
 CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks) {
-  read_losses(unseen_, 0);
+  read_figures(unseen_, 0);
   CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
                               library_versions_,    task_.signature()};
   const Tensor sums = Tensor::empty({group_->size(), 1}, DType::f64);

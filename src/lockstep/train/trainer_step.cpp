@@ -15,6 +15,7 @@
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
@@ -44,7 +45,7 @@ class OwnTime {
 
 void Trainer::backward(const Share& part, const Batch& samples, StepResult& step) {
   const bool all_go_forward = model().forward_is_collective();
-  const double loss_scale = update_->loss_scale();
+  const Tensor loss_scale = update_->loss_scale();
   for (std::int64_t i = 0; i < plan_->train.accumulate; ++i) {
     const Range rows = part_of(part.size(), plan_->train.accumulate, i);
     const bool last = i + 1 == plan_->train.accumulate;
@@ -55,28 +56,34 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
     Variable loss;
     if (rows.size() > 0 || all_go_forward) {
       const OwnTime own(*ddp_, step.times.forward, "forward");
+      const DeviceSpans::Span span(figures_.spans(), "forward");
       const FlopCounter counter;
       const Variable output = ddp_->forward([&](nn::Module& m) { return task_.forward(m, batch); });
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
       step.times.flops += 3.0 * static_cast<double>(counter.flops());
     }
-    if (rows.size() > 0) losses_.add(loss.data(), rows.size());
+    if (rows.size() > 0) figures_.add(loss.data(), rows.size());
     std::optional<DistributedDataParallel::NoSync> local;
     if (!last) local.emplace(*ddp_);
     const OwnTime own(*ddp_, step.times.backward, "backward");
+    const DeviceSpans::Span span(figures_.spans(), "backward");
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(part.batch_size);
-    ddp_->backward(loss, weight * loss_scale);
+    ddp_->backward(loss, weight, loss_scale);
   }
 }
 
-void Trainer::read_losses(StepResult& step, std::int64_t left) {
-  if (left == 0 && losses_.waiting() > 0) expect_right_indices(plan_->device);
-  while (losses_.waiting() > left) {
-    const StepLosses::Taken taken = losses_.take();
+void Trainer::read_figures(StepResult& step, std::int64_t left) {
+  if (left == 0 && figures_.waiting() > 0) expect_right_indices(plan_->device);
+  while (figures_.waiting() > left) {
+    const StepFigures::Taken taken = figures_.take();
     step.loss_sum = taken.sum;
     step.loss_step = taken.step;
-    if (plan_->ddp.shards == 0) epoch_loss_ += taken.sum;
+    step.grad_norm = taken.grad_norm;
+    epoch_loss_ += taken.sum;
+    if (taken.is_left_out && group_->rank() == 0)
+      update_->tell_left_out(taken.step, taken.loss_scale);
     if (!taken.not_finite || step.not_finite) continue;
+    expect_right_indices(plan_->device);  // which may be why
     step.not_finite = taken.not_finite;
     step.not_finite_step = taken.step;
   }
@@ -87,6 +94,7 @@ StepResult Trainer::take_step(bool reads_loss) {
   step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_->train.precision);
+  const LayoutGuard layout(plan_->run.layout);
   const double data_before = loader_->seconds_waited(), waited_before = ddp_->stats().wait_s,
                work_before = ddp_->stats().work_s, late_before = ddp_->stats().straggler_s;
   StepResult step = std::exchange(unseen_, {});
@@ -97,7 +105,6 @@ StepResult Trainer::take_step(bool reads_loss) {
   for (const auto& part : parts_) part->before_step(training_);
 
   optimizer_->zero_grad();
-  const double loss_scale = update_->loss_scale();
   ddp_->for_each_shard([&](std::int64_t shard) {
     const Share part = batches_.shard(number, shard);
     const std::int64_t row = part.first_in_batch - share.first_in_batch;
@@ -106,23 +113,21 @@ StepResult Trainer::take_step(bool reads_loss) {
   if (ddp_->any_said_yes()) ask_whether_to_stop();
   {
     const StepClock::Phase phase(step.times.optimizer, "optimizer");
-    step.grad_norm = (*update_)(training_);
+    const DeviceSpans::Span span(figures_.spans(), "optimizer");
+    figures_.set_update((*update_)(training_));
   }
   ++state_.step;
   ++state_.position;
   for (const auto& part : parts_) part->after_update(training_, step);
   if (step.ranks_met) ask_whether_to_stop();
 
-  losses_.end_step(state_.step);
-  const auto loss_of_batch = ddp_->stats().loss_of_batch;
-  const bool is_wanted = reads_loss || loss_of_batch || plan_->device == Device{} ||
+  const Tensor loss_of_batch = ddp_->stats().loss_of_batch;
+  if (loss_of_batch.defined())
+    figures_.set_whole(loss_of_batch, group_->rank() == 0 ? share.batch_size : 0);
+  figures_.end_step(state_.step);
+  const bool is_wanted = reads_loss || plan_->device == Device{} ||
                          state_.step % plan_->log.every_steps == 0 || !loader_->has_next();
-  read_losses(step, is_wanted ? 0 : 1);
-  if (loss_of_batch) {
-    const double mean = group_->rank() == 0 ? *loss_of_batch / loss_scale : 0.0;
-    step.loss_sum = mean * static_cast<double>(share.batch_size);
-    epoch_loss_ += step.loss_sum;
-  }
+  read_figures(step, is_wanted ? 0 : 1);
   step.times.communication += ddp_->stats().wait_s - waited_before;
   step.times.communication_work = ddp_->stats().work_s - work_before;
   step.times.communication_late = ddp_->stats().straggler_s - late_before;

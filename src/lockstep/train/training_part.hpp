@@ -46,11 +46,12 @@ struct Training {
 
 /// One step, as this rank saw it.
 struct StepResult {
-  /// Over the samples of this rank; with train.reduction "invariant" all ranks' on rank 0, and 0
-  /// elsewhere.
+  /// Summed over the samples of this rank; with train.reduction "invariant" all ranks' on rank 0,
+  /// and 0 elsewhere.
   double loss_sum = 0;
-  /// The step that loss_sum is of, from 1. On a device the host reads the loss of most steps after
-  /// the next one, so as not to wait: then the one before, or 0, for none.
+  /// The step that loss_sum and grad_norm are of, from 1. On a device the host reads them of most
+  /// steps after the next one, so as not to wait: then the one before, or 0, for none. In
+  /// after_update they are not there yet.
   std::int64_t loss_step = 0;
   std::optional<double> not_finite;  ///< a mean loss of this rank that is not finite
   std::int64_t not_finite_step = 0;  ///< the step that it is of

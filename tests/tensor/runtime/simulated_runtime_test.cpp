@@ -234,6 +234,16 @@ TEST_F(SimulatedDeviceTest, AHangHoldsItsStreamUntilItIsLetGo) {
   runtime.destroy(event);
 }
 
+TEST_F(SimulatedDeviceTest, AFaultThatHasNotBegunIsForgottenWhenTheDeviceIsLetGo) {
+  for (const SimulatedFaults& fault : {SimulatedFaults{.hang_at = 1}, {.error_at = 1}}) {
+    runtime.inject(device, fault);
+    write_late(a, 'a');
+    runtime.let_go(device);
+    runtime.synchronize(a);
+  }
+  EXPECT_EQ(diary.read(), "aa");
+}
+
 TEST_F(SimulatedDeviceTest, AGraphRunsWhatWasCapturedAsOftenAsItIsLaunched) {
   runtime.begin_capture(a);
   write_late(a, '1');

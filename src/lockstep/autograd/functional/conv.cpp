@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional/conv_form.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 
 namespace lockstep {
 namespace {
@@ -57,7 +58,8 @@ Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
   const Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
   const DType dtype = x.data().dtype();
   const Device device = x.data().device();
-  const bool blocks = layout == Layout::channel_blocks && fits_channel_blocks(shape, dtype, device);
+  const bool blocks = layout == Layout::channel_blocks && image_layout() != ImageLayout::plain &&
+                      fits_channel_blocks(shape, dtype, device);
   Tensor y =
       blocks ? empty_channel_blocked(shape, dtype, device) : Tensor::empty(shape, dtype, device);
   conv2d_forward(x.data(), weight.data(), bias_data, options, y);

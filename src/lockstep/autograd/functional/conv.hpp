@@ -9,7 +9,8 @@ namespace lockstep {
 
 /// x[N,C,H,W] * weight[O,C/groups,kh,kw] + bias[O] (bias may be undefined) -> [N,O,OH,OW],
 /// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Cross-correlation. x may be in
-/// channel blocks; the result is if `layout` says so and it fits_channel_blocks.
+/// channel blocks; the result is if `layout` says so, it fits_channel_blocks, and no LayoutGuard
+/// keeps images plain.
 [[nodiscard]] Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
                               const Conv2dOptions& options = {}, Layout layout = Layout::plain);
 
@@ -22,7 +23,8 @@ namespace lockstep {
 /// relu(max_pool2d(channel_scale * conv2d(x))) in one pass over each sample, without ever storing
 /// the convolution's output: 3 to 5 times faster than the parts on small images.
 /// channel_scale: undefined, or [N,O] with elements >= 0 (what dropout2d multiplies by).
-/// Falls back to the parts where conv2d_max_pool2d_supported(...) is false.
+/// Falls back to the parts where conv2d_max_pool2d_supported(...) is false, on a device, and where
+/// a LayoutGuard keeps images plain.
 [[nodiscard]] Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight,
                                               const Operand& bias, const Conv2dOptions& conv,
                                               const PoolOptions<2>& pool,

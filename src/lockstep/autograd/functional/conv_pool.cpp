@@ -6,6 +6,7 @@
 #include <lockstep/autograd/functional/scale_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/conv/conv2d_max_pool2d.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 
 namespace lockstep {
 namespace {
@@ -60,7 +61,8 @@ Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight, const O
                                 const Conv2dOptions& conv, const PoolOptions<2>& pool,
                                 const Tensor& channel_scale) {
   const auto window = detail::square_window(pool);
-  if (x.data().device().type != DeviceType::host || !window ||
+  if (x.data().device().type != DeviceType::host || image_layout() == ImageLayout::plain ||
+      !window ||
       !conv2d_max_pool2d_supported(x.shape(), weight.shape(), conv, *window, x.data().dtype())) {
     return one_by_one(x, weight, bias, conv, pool, channel_scale);
   }

@@ -1,7 +1,6 @@
 #include <lockstep/autograd/functional/regression_loss.hpp>
 
-#include <algorithm>
-#include <span>
+#include <string>
 
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
@@ -13,8 +12,8 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/functional/vector_norm.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/loss/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/loss/regression_loss.hpp>
 #include <lockstep/tensor/kernels/reduce/reduction.hpp>
@@ -147,20 +146,15 @@ Variable element_loss(const ElementLossFunction& f, const Variable& x, const Ten
   return element_loss(f, x, target, reduction, divisor_of(x.data(), reduction));
 }
 
-/// On the host, where a wrong one can be told to the user at once.
-void expect_no_negative_variance(const Tensor& var) {
-  if (var.device().type != DeviceType::host) return;
-  dispatch_floating(var.dtype(), "gaussian_nll_loss", [&]<class T>() {
-    const std::span<const T> all(static_cast<const T*>(var.data()),
-                                 static_cast<std::size_t>(var.numel()));
-    const auto is_negative = [](T v) { return v < T{0}; };
-    if (std::ranges::count_if(all, is_negative) == 0)
-      return;  // a loop of vectors, which a search is not
-    const auto negative = std::ranges::find_if(all, is_negative);
-    throw InputError("gaussian_nll_loss: variances must be at least 0, and element " +
-                     std::to_string(negative - all.begin()) + " is " +
-                     std::to_string(static_cast<double>(*negative)));
-  });
+std::string negative_variance(std::int64_t i, double value) {
+  return "gaussian_nll_loss: variances must be at least 0, and element " + std::to_string(i) +
+         " is " + std::to_string(value);
+}
+
+std::string no_probability(std::int64_t i, double value) {
+  return "binary_cross_entropy: element " + std::to_string(i) + " is " + std::to_string(value) +
+         ", and probabilities are from 0 to 1: of a network's outputs, take "
+         "binary_cross_entropy_with_logits";
 }
 
 void expect_at_least_zero(const char* operation, const char* option, double value) {
@@ -179,21 +173,6 @@ Variable times_weight(const char* operation, const Variable& losses, const Tenso
   if (!weight.defined()) return losses;
   expect_weight(operation, "weight", losses.data(), weight);
   return losses * Variable(weight);
-}
-
-/// On the host, where a wrong one can be told to the user at once. A NaN goes through.
-void expect_probabilities(const Tensor& x) {
-  if (x.device().type != DeviceType::host) return;
-  dispatch_floating(x.dtype(), "binary_cross_entropy", [&]<class T>() {
-    const std::span<const T> all(static_cast<const T*>(x.data()),
-                                 static_cast<std::size_t>(x.numel()));
-    const auto wrong = std::ranges::find_if(all, [](T p) { return p < T{0} || p > T{1}; });
-    if (wrong == all.end()) return;
-    throw InputError("binary_cross_entropy: element " + std::to_string(wrong - all.begin()) +
-                     " is " + std::to_string(*wrong) +
-                     ", and probabilities are from 0 to 1: of a network's outputs, take "
-                     "binary_cross_entropy_with_logits");
-  });
 }
 
 }  // namespace
@@ -241,7 +220,7 @@ Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target
 Variable binary_cross_entropy(const Operand& x, const Tensor& target, Reduction reduction,
                               const Tensor& weight) {
   const ElementLossFunction f{ElementLoss::bce};
-  expect_probabilities(x.data());
+  expect_in_range({.least = 0.0, .most = 1.0, .sentence = no_probability}, x.data());
   if (!weight.defined()) return element_loss(f, x, target, reduction);
   return detail::rounded_once(x, [&](const Variable& v) {
     const Variable losses = element_loss(f, v, target, Reduction::none);
@@ -298,7 +277,7 @@ Variable gaussian_nll(const Variable& x, const Tensor& target, const Variable& v
     }
   }
   check_regression("gaussian_nll_loss", x.data(), each.data());
-  expect_no_negative_variance(var.data());
+  expect_in_range({.sentence = negative_variance}, var.data());
   const Tensor losses = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   gaussian_nll_forward(x.data(), target, each.data(), full, eps, losses);
   const double divisor = divisor_of(losses, reduction);

@@ -65,8 +65,8 @@ enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
 
 /// -(t log(x) + (1 - t) log(1 - x)) for probabilities x and targets t, both in [0, 1], each loss
 /// multiplied by `weight`; logarithms count as -100 at least. Of a network's outputs
-/// binary_cross_entropy_with_logits keeps more digits. Throws InputError, on the host, for an x
-/// that is no probability.
+/// binary_cross_entropy_with_logits keeps more digits. Throws InputError for an x that is
+/// no probability: of a device as right_indices does (tensor/kernels/data/index_check.hpp).
 [[nodiscard]] Variable binary_cross_entropy(const Operand& x, const Tensor& target,
                                             Reduction reduction = Reduction::mean,
                                             const Tensor& weight = {});

@@ -56,7 +56,10 @@ void SimulatedRuntime::let_go(int device) {
   state.out_of_memory_at = state.error_at = state.hang_at = state.lost_wait_at = -1;
   state.error.clear();
   for (const auto& stream : streams_) {
-    if (stream->device == device) stream->hangs = false;
+    if (stream->device != device) continue;
+    stream->hangs = false;
+    for (SimulatedTask* task = stream->first; task; task = task->next)
+      task->fault = SimulatedTask::Fault::none;  // of launches that have not begun
   }
   wanted_.notify_all();
 }
@@ -324,6 +327,7 @@ void SimulatedRuntime::destroy(RuntimeStream* stream) noexcept {
 void SimulatedRuntime::wait_for(RuntimeStream& stream, std::uint64_t count, Lock& lock) {
   if (stream.done >= count || on_worker) return;
   SimulatedWaiter waiter{.stream = &stream, .count = count};
+  ++states_[static_cast<std::size_t>(stream.device)]->counts.host_waits;
   waiters_.push_back(&waiter);
   wanted_.notify_one();
   done_.wait(lock, [&] { return waiter.is_done; });
@@ -436,6 +440,7 @@ void SimulatedRuntime::synchronize(RuntimeEvent* event) {
   if (forgets_wait(device, lock) || !event->stream) return;
   SimulatedWaiter waiter{.stream = event->stream, .count = event->count};
   if (!waiter.may_go()) {
+    ++device.counts.host_waits;
     waiters_.push_back(&waiter);
     wanted_.notify_one();
     done_.wait(lock, [&] { return waiter.is_done; });

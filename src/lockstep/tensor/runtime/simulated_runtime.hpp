@@ -37,7 +37,8 @@ struct SimulatedCounts {
   /// Of streams and of the host for events, of the host for streams; questions whether an event is
   /// over that were answered with no.
   std::int64_t waits = 0;
-  std::int64_t queued = 0;  ///< not run yet
+  std::int64_t host_waits = 0;  ///< times the host was held until work was done
+  std::int64_t queued = 0;      ///< not run yet
 };
 
 /// Devices that this process simulates, to find on any machine what a GPU would break. Their memory

@@ -8,6 +8,7 @@
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 #include <lockstep/train/parts/weight_averaging.hpp>
 #include <lockstep/train/task/task.hpp>
@@ -72,6 +73,7 @@ class AveragingPart final : public TrainingPart {
     const RunPlan& plan = training.plan;
     const Task& task = training.task;
     const Autocast autocast(plan.train.precision);
+    const LayoutGuard layout(plan.run.layout);
     // Each rank sends its share of each batch. With reduction = "invariant" all send all, in the
     // same batches on any number of ranks.
     const bool whole = plan.ddp.shards > 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::train {
@@ -42,7 +43,7 @@ class Writer {
   void add(const TraceTrack& track) {
     // Other ranks' threads, too, see operations of this one over: that makes them no threads of it.
     int thread = 0;
-    if (std::ranges::any_of(track.events, [](const TraceEvent& e) { return e.flight == 0; })) {
+    if (std::ranges::any_of(track.events, is_of_thread)) {
       thread = thread_of(rank_, threads_);
       name("thread_name", thread, json_text(track.thread));
       about("thread_sort_index", thread, fmt::format("\"sort_index\":{}", threads_++));
@@ -59,7 +60,7 @@ class Writer {
     for (std::size_t i = 0; i < events.size(); ++i) {
       const TraceEvent& event = events[i];
       if (event.flight == 0) {
-        complete(event, thread);
+        complete(event, is_of_thread(event) ? thread : row_of_device(event.detail));
         continue;
       }
       const bool has_inner = i + 1 < events.size() && events[i + 1].flight == event.flight;
@@ -76,6 +77,21 @@ class Writer {
   [[nodiscard]] std::string take() { return std::move(text_); }
 
  private:
+  [[nodiscard]] static bool is_of_thread(const TraceEvent& event) {
+    return event.flight == 0 && std::string_view(event.category) != device_category;
+  }
+
+  /// Names are kept by address.
+  int row_of_device(const char* device) {
+    const auto known = std::ranges::find(devices_, device, &std::pair<const char*, int>::first);
+    if (known != devices_.end()) return known->second;
+    const int row = thread_of(rank_, threads_);
+    name("thread_name", row, json_text(device));
+    about("thread_sort_index", row, fmt::format("\"sort_index\":{}", threads_++));
+    devices_.emplace_back(device, row);
+    return row;
+  }
+
   [[nodiscard]] std::back_insert_iterator<std::string> next() {
     if (!text_.empty()) text_ += ",\n";
     return std::back_inserter(text_);
@@ -128,6 +144,7 @@ class Writer {
 
   const TracedRank& rank_;
   int threads_ = 0;
+  std::vector<std::pair<const char*, int>> devices_;  ///< and their rows
   std::string text_;
 };
 

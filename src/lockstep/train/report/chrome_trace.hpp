@@ -16,6 +16,9 @@ struct TracedRank {
   std::int64_t from_ns = 0;         ///< by the file's clock: what ended before is left out
 };
 
+/// Of what a device did, whose name is the event's detail: it has a row of its own.
+inline constexpr const char* device_category = "device";
+
 /// A rank's events in Chrome's trace event format, which Perfetto reads: JSON objects with commas
 /// between them. The rank is a process of the file, each track a thread, what is in flight an
 /// asynchronous event (one track a name).

@@ -8,10 +8,12 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
@@ -52,26 +54,38 @@ std::optional<Wish> parsed(const std::string& text) {
   return wish;
 }
 
-/// How many of its kind this process sees.
-int devices_of(DeviceType type) {
-  if (type == DeviceType::host || (type == DeviceType::cuda && !has_cuda_runtime())) return 0;
-  return std::min(runtime_of(type).device_count(), max_devices_of_a_type);
+Wish wish_of(const std::string& device) {
+  if (const auto wish = parsed(device)) return *wish;
+  throw InputError(fmt::format(
+      "run.device = \"{}\" is no device. Use \"auto\", \"cpu\", \"cuda\" or \"sim\", or one device "
+      "of a kind, such as \"cuda:1\" or \"sim:0\".",
+      device));
 }
 
-Device device_for(const RunOptions& options, DeviceType type, int index) {
-  const int count = devices_of(type);
+Device device_for(const RunOptions& options, int local_rank) {
+  const Wish wish = wish_of(options.device);
+  // "auto" is the host as long as no GPU has run Lockstep.
+  const DeviceType type = wish.type.value_or(DeviceType::host);
+  if (type == DeviceType::host) {
+    if (options.device_memory == 0) return {};
+    throw InputError(
+        "run.device_memory limits the memory of a device, but this run computes on the host. "
+        "Leave it out, or set run.device.");
+  }
   if (type == DeviceType::cuda && !has_cuda_runtime()) {
     throw InputError(fmt::format(
         "run.device = \"{}\", but this build of Lockstep has no CUDA. Configure it with "
         "LOCKSTEP_ENABLE_CUDA, or use \"auto\", \"cpu\" or \"sim\".",
         options.device));
   }
+  const int count = std::min(runtime_of(type).device_count(), max_devices_of_a_type);
   if (count == 0) {
     throw InputError(fmt::format(
         "run.device = \"{}\", but this process sees no GPU. Ask the scheduler for one, look at "
         "CUDA_VISIBLE_DEVICES, or use \"auto\" or \"cpu\".",
         options.device));
   }
+  const int index = wish.index.value_or(local_rank % count);
   if (index >= count) {
     throw InputError(fmt::format("run.device = \"{}\", but there {} {} of its kind here, {} to {}.",
                                  options.device, count == 1 ? "is" : "are", count,
@@ -91,11 +105,27 @@ std::string identity_of(Device device) {
   return to_string(device);
 }
 
+/// Where a rank runs. Containers of one machine may have names of their own, and see the same GPUs.
+struct Place {
+  std::string host = host_name(), boot = boot_id();
+
+  [[nodiscard]] const std::string& machine() const { return boot.empty() ? host : boot; }
+  static auto fields(auto& self) { return std::tie(self.host, self.boot); }
+};
+
+NodeLayout layout_of(const std::vector<Place>& places) {
+  std::vector<std::string> machines;
+  for (const Place& place : places) machines.push_back(place.machine());
+  return NodeLayout(machines);
+}
+
 /// The ranks of each device that has several: "ranks 0, 1 of node7 on sim:0".
-std::vector<std::string> shared_devices(const NodeLayout& layout,
+std::vector<std::string> shared_devices(const std::vector<Place>& places, const NodeLayout& layout,
                                         const std::vector<std::string>& device_of_rank) {
   std::map<std::pair<int, std::string>, std::vector<int>> users;
+  const std::string host = to_string(Device{});
   for (std::size_t rank = 0; rank < device_of_rank.size(); ++rank) {
+    if (device_of_rank[rank] == host) continue;
     const int number = static_cast<int>(rank);
     users[{layout.node_of(number), device_of_rank[rank]}].push_back(number);
   }
@@ -103,7 +133,8 @@ std::vector<std::string> shared_devices(const NodeLayout& layout,
   for (const auto& [device, ranks] : users) {
     if (ranks.size() < 2) continue;
     shared.push_back(fmt::format("ranks {} of {} on {}", fmt::join(ranks, ", "),
-                                 layout.host_of(ranks.front()), device.second));
+                                 places[static_cast<std::size_t>(ranks.front())].host,
+                                 device.second));
   }
   return shared;
 }
@@ -122,48 +153,31 @@ std::string in_words(const std::vector<std::string>& devices,
 
 }  // namespace
 
-void expect_device_text(const std::string& device) {
-  if (parsed(device)) return;
-  throw InputError(fmt::format(
-      "run.device = \"{}\" is no device. Use \"auto\", \"cpu\", \"cuda\" or \"sim\", or one device "
-      "of a kind, such as \"cuda:1\" or \"sim:0\".",
-      device));
-}
+void expect_device_text(const std::string& device) { static_cast<void>(wish_of(device)); }
 
+// Ranks whose decks ask for different kinds of device make the same calls here.
 DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
-  agree(group, [&] { expect_device_text(options.device); });
-  const Wish wish = parsed(options.device).value_or(Wish{});
-  // "auto" is the host as long as no GPU has run Lockstep.
-  const DeviceType type = wish.type.value_or(DeviceType::host);
-  if (type == DeviceType::host) {
-    agree(group, [&] {
-      if (options.device_memory == 0) return;
-      throw InputError(
-          "run.device_memory limits the memory of a device, but this run computes on the host. "
-          "Leave it out, or set run.device.");
-    });
-    return {};
-  }
-  const NodeLayout layout = node_layout(group);
-  const int local_rank = layout.local_rank(group.rank());
+  const auto places = agree(group, [] { return Place{}; });
+  const NodeLayout layout = layout_of(places);
   Device device;
   const auto identities = agree(group, [&] {
-    const int count = devices_of(type);
-    device = device_for(options, type, wish.index.value_or(count > 0 ? local_rank % count : 0));
+    device = device_for(options, layout.local_rank(group.rank()));
+    if (device == Device{}) return to_string(device);
     CachingAllocator::of(device).set_limit(static_cast<std::size_t>(options.device_memory));
     return identity_of(device);
   });
-  const auto shared = shared_devices(layout, identities);
-  if (!shared.empty() && !options.device_sharing) {
-    throw AgreedError(
-        fmt::format(
-            "several ranks would compute on one device: {}. Start at most one rank for each "
-            "device of a machine (run.device = \"{}\" without a number gives each rank its "
-            "own), or set run.device_sharing = true.",
-            fmt::join(shared, "; "), type == DeviceType::sim ? "sim" : "cuda"),
-        ExitCode::bad_input);
+  const auto shared = shared_devices(places, layout, identities);
+  if (!shared.empty()) {
+    agree(group, [&] {
+      if (options.device_sharing) return;
+      throw InputError(fmt::format(
+          "several ranks would compute on one device: {}. Start at most one rank for each "
+          "device of a machine (run.device = \"{}\" without a number gives each rank its "
+          "own), or set run.device_sharing = true.",
+          fmt::join(shared, "; "), options.device.substr(0, options.device.find(':'))));
+    });
   }
-  return {device, in_words(identities, shared)};
+  return {device, device == Device{} ? "" : in_words(identities, shared)};
 }
 
 }  // namespace lockstep::train

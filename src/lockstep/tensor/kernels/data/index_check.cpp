@@ -1,7 +1,11 @@
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <mutex>
+#include <span>
+#include <variant>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -13,13 +17,21 @@ namespace {
 
 constexpr std::int64_t none_wrong = -1;
 
+using AnyCheck = std::variant<IndexCheck, RangeCheck>;
+
+/// `bits`: of the wrong index, or of the wrong number as a double.
+std::string sentence_of(const AnyCheck& any, std::int64_t i, std::int64_t bits) {
+  if (const auto* check = std::get_if<IndexCheck>(&any)) return check->sentence(*check, i, bits);
+  return std::get<RangeCheck>(any).sentence(i, std::bit_cast<double>(bits));
+}
+
 /// What was checked on one device, each kind once, and what was found: for every kind the number of
-/// the first wrong index, or none_wrong, and its value.
+/// the first wrong one, or none_wrong, and its bits.
 struct DeviceChecks {
   static constexpr std::int64_t most = 256;
 
   std::mutex mutex;
-  std::vector<IndexCheck> kinds;
+  std::vector<AnyCheck> kinds;
   Tensor found;  // i64 [most, 2]
   bool is_news = false;
 
@@ -37,13 +49,26 @@ struct DeviceChecks {
   }
 
   /// Where a check of this kind puts what it finds; -1 if there is no room.
-  [[nodiscard]] std::int64_t place_of(const IndexCheck& check) {
+  [[nodiscard]] std::int64_t place_of(const AnyCheck& check) {
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       if (kinds[k] == check) return static_cast<std::int64_t>(k);
     }
     if (std::ssize(kinds) == most) return -1;
     kinds.push_back(check);
     return std::ssize(kinds) - 1;
+  }
+
+  /// i64 [1, 2], where the kernel of this check puts what it finds.
+  [[nodiscard]] Tensor room_for(const AnyCheck& check, Device device) {
+    if (!found.defined()) forget(device);
+    std::int64_t place = place_of(check);
+    if (place < 0) {
+      expect_nothing(device);
+      forget(device);
+      place = place_of(check);
+    }
+    is_news = true;
+    return found.slice(place, place + 1);
   }
 
   void expect_nothing(Device device) {
@@ -53,10 +78,9 @@ struct DeviceChecks {
     is_news = false;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       if (all[2 * k] == none_wrong) continue;
-      const IndexCheck check = kinds[k];
-      const std::int64_t i = all[2 * k], value = all[2 * k + 1];
+      const std::string sentence = sentence_of(kinds[k], all[2 * k], all[2 * k + 1]);
       forget(device);
-      throw InputError(check.sentence(check, i, value));
+      throw InputError(sentence);
     }
   }
 };
@@ -85,6 +109,41 @@ void check_kernel(const Space& space, const IndexCheck& check, const Tensor& ind
       });
 }
 
+template <class T, class Space>
+void check_range_kernel(const Space& space, const RangeCheck& check, const Tensor& x,
+                        const Tensor& found) {
+  const auto in = flat_view<Space, const T>(x);
+  const auto first = flat_view<Space, std::int64_t>(found);
+  const auto bits = flat_view<Space, double>(
+      Tensor::over(found.storage(), found.offset_bytes(), found.shape(), DType::f64));
+  const std::int64_t n = x.numel();
+  const double least = check.least, most = check.most;
+  for_each_row(
+      "lockstep::check_range", space, 1, n, KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const std::int64_t wrong = -lanes.max(-n, [&](std::int64_t i) {
+          const double value = in(i);
+          return value < least || value > most ? -i : -n;
+        });
+        lanes.once([&] {
+          if (wrong == n || first(0) != none_wrong) return;
+          first(0) = wrong;
+          bits(1) = in(wrong);
+        });
+      });
+}
+
+template <class T>
+void expect_range_on_host(const RangeCheck& check, const Tensor& x) {
+  const std::span<const T> all(static_cast<const T*>(x.data()),
+                               static_cast<std::size_t>(x.numel()));
+  const auto least = static_cast<T>(check.least), most = static_cast<T>(check.most);
+  const auto is_wrong = [&](T value) { return value < least || value > most; };
+  if (std::ranges::count_if(all, is_wrong) == 0)
+    return;  // a loop of vectors, which a search is not
+  const auto wrong = std::ranges::find_if(all, is_wrong);
+  throw InputError(check.sentence(wrong - all.begin(), static_cast<double>(*wrong)));
+}
+
 void expect_right_on_host(const IndexCheck& check, const Tensor& index) {
   const auto in = flat_view<HostExecutionSpace, const std::int64_t>(index);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
@@ -108,18 +167,22 @@ Tensor right_indices(const IndexCheck& check, const Tensor& index, std::int64_t 
   Tensor right = Tensor::empty_like(index);
   DeviceChecks& checks = DeviceChecks::of(device);
   const std::lock_guard lock(checks.mutex);
-  if (!checks.found.defined()) checks.forget(device);
-  std::int64_t place = checks.place_of(check);
-  if (place < 0) {
-    checks.expect_nothing(device);
-    checks.forget(device);
-    place = checks.place_of(check);
-  }
-  checks.is_news = true;
-  dispatch(current_stream(device), [&](const auto& space) {
-    check_kernel(space, check, index, instead, checks.found.slice(place, place + 1), right);
-  });
+  const Tensor found = checks.room_for(check, device);
+  dispatch(current_stream(device),
+           [&](const auto& space) { check_kernel(space, check, index, instead, found, right); });
   return right;
+}
+
+void expect_in_range(const RangeCheck& check, const Tensor& x) {
+  const Device device = x.device();
+  dispatch_floating(x.dtype(), "a check of numbers", [&]<class T>() {
+    if (device.type == DeviceType::host) return expect_range_on_host<T>(check, x);
+    DeviceChecks& checks = DeviceChecks::of(device);
+    const std::lock_guard lock(checks.mutex);
+    const Tensor found = checks.room_for(check, device);
+    dispatch(current_stream(device),
+             [&](const auto& space) { check_range_kernel<T>(space, check, x, found); });
+  });
 }
 
 void expect_right_indices(Device device) {

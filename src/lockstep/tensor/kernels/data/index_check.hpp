@@ -5,8 +5,8 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Indices and targets that come with the data may be wrong. On the host that is seen before they
-// are used. A device sees it in its own time, and the host when it waits anyway.
+// Indices, targets and numbers that come with the data may be wrong. On the host that is seen
+// before they are used. A device sees it in its own time, and the host when it waits anyway.
 
 namespace lockstep {
 
@@ -32,9 +32,24 @@ struct IndexCheck {
 [[nodiscard]] Tensor right_indices(const IndexCheck& check, const Tensor& index,
                                    std::int64_t instead);
 
-/// Throws InputError, with the host's sentence, if a wrong index was found on the device since the
-/// last call. Waits for this thread's current stream, unless nothing was checked since. For who
-/// reads results of a device in another way than Tensor::item, which calls this.
+/// Which numbers are right: those in [least, most], and NaN.
+struct RangeCheck {
+  /// Of a wrong one, `value`, which is number `i`.
+  using Sentence = std::string (*)(std::int64_t i, double value);
+
+  double least = 0.0, most = std::numeric_limits<double>::infinity();
+  Sentence sentence = nullptr;
+
+  friend bool operator==(const RangeCheck&, const RangeCheck&) = default;
+};
+
+/// Of x, f32 or f64, all numbers are right. On the host throws InputError with the sentence
+/// otherwise. On a device the first wrong one is kept for expect_right_indices.
+void expect_in_range(const RangeCheck& check, const Tensor& x);
+
+/// Throws InputError, with the host's sentence, if a wrong index or number was found on the device
+/// since the last call. Waits for this thread's current stream, unless nothing was checked since.
+/// For who reads results of a device in another way than Tensor::item, which calls this.
 void expect_right_indices(Device device);
 
 }  // namespace lockstep

@@ -1,0 +1,39 @@
+#include <cstdio>
+#include <lockstep/lockstep.hpp>
+
+using namespace lockstep;
+
+struct Net : nn::Module {
+  std::shared_ptr<nn::Linear> fc1 =
+      register_module("fc1", std::make_shared<nn::Linear>(28 * 28, 64));
+  std::shared_ptr<nn::Linear> fc2 = register_module("fc2", std::make_shared<nn::Linear>(64, 10));
+  Variable forward(const Variable& x) override {
+    return fc2->forward(relu(fc1->forward(flatten(x))));
+  }
+};
+
+int main() {
+  set_math_threads(1);  // one core
+  nn::manual_seed(1);
+  const auto images = make_synthetic({.samples = 4096}, Split::train);
+  const DistributedSampler sampler(images->size(), 1, 0);
+  Loader loader(images, std::make_unique<SampledBatches>(sampler, 128));
+  const auto model = std::make_shared<Net>();
+  optim::SGD sgd(model->named_parameters(), {.lr = 0.001, .momentum = 0.9});
+
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    double sum = 0;
+    loader.start_epoch(epoch);
+    while (loader.has_next()) {
+      const Batch& batch = loader.next();
+      sgd.zero_grad();
+      const Variable output = model->forward(Variable(batch.inputs()));
+      const Variable loss = cross_entropy(output, batch.targets());
+      loss.backward();
+      sgd.step();
+      sum += loss.item();
+    }
+    double mean = sum / static_cast<double>(loader.steps());
+    std::printf("epoch %d  loss %.3f\n", epoch + 1, mean);
+  }
+}

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+
+namespace lockstep {
+
+/// In which layout built-in layers hold the images between them.
+enum class ImageLayout : std::uint8_t {
+  automatic,  ///< the fastest: on the host channel blocks, and convolution and pooling in one pass
+  plain,      ///< row-major [N,C,H,W], layer by layer, as on a device: then with a device's bits
+};
+
+/// This thread's; automatic by default.
+[[nodiscard]] ImageLayout image_layout() noexcept;
+
+/// Sets this thread's layout of images while it lives, as PyTorch's memory_format does for a model.
+class LayoutGuard {
+ public:
+  explicit LayoutGuard(ImageLayout layout) noexcept;
+  ~LayoutGuard();
+  LayoutGuard(const LayoutGuard&) = delete;
+  LayoutGuard& operator=(const LayoutGuard&) = delete;
+
+ private:
+  ImageLayout before_;
+};
+
+}  // namespace lockstep
