@@ -81,30 +81,10 @@ if(LOCKSTEP_ENABLE_CUDA)
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one in a process, whatever else brings it
   enable_language(CUDA)
-
-  # --- CUDA's math: host code only. cuDNN comes apart from the toolkit.
-  find_package(CUDAToolkit 12 REQUIRED)
-  find_path(LOCKSTEP_CUDNN_INCLUDE cudnn.h HINTS ${CUDNN_ROOT}/include ENV CUDNN_ROOT ${CUDAToolkit_INCLUDE_DIRS}
-    PATH_SUFFIXES include)
-  find_library(LOCKSTEP_CUDNN_LIBRARY cudnn HINTS ${CUDNN_ROOT}/lib ENV CUDNN_ROOT ${CUDAToolkit_LIBRARY_DIR}
-    PATH_SUFFIXES lib lib64)
-  if(NOT TARGET CUDA::cublasLt)
-    message(FATAL_ERROR "LOCKSTEP_ENABLE_CUDA needs cuBLASLt, which computes matrix products: the CUDA toolkit in "
-      "${CUDAToolkit_LIBRARY_DIR} has none. Install its cuBLAS (cublasLt.h, libcublasLt.so).")
+  include(LockstepCudaMath)
+  if(LOCKSTEP_CUDA_MATH_MISSING)
+    message(FATAL_ERROR "LOCKSTEP_ENABLE_CUDA needs ${LOCKSTEP_CUDA_MATH_MISSING}, and configure again with --fresh.")
   endif()
-  set(_cudnn_major "")
-  if(LOCKSTEP_CUDNN_INCLUDE AND EXISTS ${LOCKSTEP_CUDNN_INCLUDE}/cudnn_version.h)
-    file(STRINGS ${LOCKSTEP_CUDNN_INCLUDE}/cudnn_version.h _cudnn_major REGEX "^#define CUDNN_MAJOR [0-9]+")
-    string(REGEX REPLACE "[^0-9]" "" _cudnn_major "${_cudnn_major}")
-  endif()
-  if(NOT LOCKSTEP_CUDNN_LIBRARY OR NOT _cudnn_major EQUAL 9)
-    message(FATAL_ERROR "LOCKSTEP_ENABLE_CUDA needs cuDNN 9 (cudnn.h, cudnn_version.h, libcudnn.so), which computes "
-      "convolutions: install it beside the CUDA toolkit or set CUDNN_ROOT, and configure again with --fresh.")
-  endif()
-  add_library(lockstep_cuda_math INTERFACE)
-  add_library(Lockstep::cuda_math ALIAS lockstep_cuda_math)
-  target_include_directories(lockstep_cuda_math SYSTEM INTERFACE ${LOCKSTEP_CUDNN_INCLUDE})
-  target_link_libraries(lockstep_cuda_math INTERFACE ${LOCKSTEP_CUDNN_LIBRARY} CUDA::cublasLt CUDA::cudart)
 elseif("CUDA" IN_LIST Kokkos_DEVICES)
   message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} was built with CUDA: set LOCKSTEP_ENABLE_CUDA=ON (preset cuda), "
     "or point Kokkos_ROOT at one without.")
@@ -121,7 +101,7 @@ if(LOCKSTEP_ENABLE_NCCL)
   add_library(lockstep_nccl INTERFACE)
   add_library(Lockstep::nccl ALIAS lockstep_nccl)
   target_include_directories(lockstep_nccl SYSTEM INTERFACE ${LOCKSTEP_NCCL_INCLUDE})
-  target_link_libraries(lockstep_nccl INTERFACE ${LOCKSTEP_NCCL_LIBRARY} CUDA::cudart CUDA::cublas)
+  target_link_libraries(lockstep_nccl INTERFACE ${LOCKSTEP_NCCL_LIBRARY} CUDA::cudart)
 endif()
 
 # --- host math ------------------------------------------------------------------------------------

@@ -89,6 +89,15 @@ INSTANTIATE_TEST_SUITE_P(
             "TooLittleDeviceMemory",
             {"--set", "run.device=\"sim\"", "--set", "run.device_memory=100000"},
             {"run.device_memory = ", "parameters, gradients", "optimizer state and of 2 batches"}},
+        BadOption{"NegativeDeviceMemory",
+                  {"--set", "run.device=\"sim\"", "--set", "run.device_memory=-1"},
+                  {"run.device_memory", "-1"}},
+        BadOption{"DeviceMemoryInWords",
+                  {"--set", "run.device=\"sim\"", "--set", "run.device_memory=\"1 GB\""},
+                  {"run.device_memory", "integer"}},
+        BadOption{"UnknownLayout",
+                  {"--set", "run.layout=\"channels_last\""},
+                  {"run.layout", "channels_last", "\"plain\""}},
         BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}},
         BadOption{"ResumeFromAnEmptyVariable", {"--resume="}, {"--resume=", "no file"}}),
     [](const auto& test) { return std::string(test.param.name); });
@@ -275,6 +284,27 @@ TEST(Data, MissingOnOneRankAloneEndsAllRanksNamingIt) {
   const Finished finished = run_as_one_job(command, command, {{"LOCKSTEP_DATA", scratch.path()}},
                                            {"-env", "LOCKSTEP_DATA", scratch.file("nowhere")});
   expect_refused(finished, 2, {"rank 1 of 2", "nowhere"});
+}
+
+// They waited for each other in different calls.
+TEST(BadDevice, RanksWhoseDecksDisagreeAreToldSo) {
+  const ScratchFolder scratch;
+  const auto refused = [&](const std::vector<std::string>& first,
+                           const std::vector<std::string>& second,
+                           const std::vector<std::string>& parts) {
+    const auto command = [&](const std::vector<std::string>& settings) {
+      return app(1, "apps/classify", small_run(scratch.file("run"), settings));
+    };
+    for (const auto& [a, b] : {std::pair(first, second), std::pair(second, first)})
+      expect_refused(run_as_one_job(command(a), command(b)), 2, parts);
+  };
+  const std::string share = "run.device_sharing=true";
+  refused({"--set", "run.device=\"sim\""}, {"--set", "run.device=\"cpu\""},
+          {"devices of two kinds", "on sim:", "on host", "run.device"});
+  refused({"--set", "run.device=\"sim:1\"", "--set", share}, {"--set", "run.device=\"sim:1\""},
+          {"ranks 0, 1 of", "on sim:1", "run.device_sharing"});
+  refused({"--set", "run.device=\"sim:9\""}, {"--set", "run.device=\"sim\""},
+          {"run.device = \"sim:9\"", "rank "});
 }
 
 // It was taken for 2^64 - 1.

@@ -1,6 +1,8 @@
 // Runs on simulated devices: the same bits as on the host, and checkpoints that serve both.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
 #include <nlohmann/json.hpp>
@@ -8,7 +10,6 @@
 namespace lockstep::test {
 namespace {
 
-/// Matrix products, not convolutions: those take other layouts on the host.
 std::vector<std::string> mlp_run(const std::string& dir, std::vector<std::string> more = {}) {
   std::vector<std::string> arguments =
       small_run(dir, {"--set", "model.kind=\"mlp\"", "--set", "checkpoint.every_steps=3", "--set",
@@ -22,17 +23,25 @@ std::vector<std::string> on_device(const std::string& device, std::vector<std::s
   return more;
 }
 
-std::string end_of_run(const std::string& run) { return run + "/checkpoints/step-00000040.h5"; }
+std::string checkpoint_of(const std::string& run, int step) {
+  const std::string number = std::to_string(step);
+  return run + "/checkpoints/step-" + std::string(8 - number.size(), '0') + number + ".h5";
+}
 
-void expect_same_outcome(const std::string& a, const std::string& b) {
-  const auto x = load_checkpoint(end_of_run(a)), y = load_checkpoint(end_of_run(b));
+void expect_same_outcome(const std::string& a, const std::string& b, int last_step = 40) {
+  const auto x = load_checkpoint(checkpoint_of(a, last_step)),
+             y = load_checkpoint(checkpoint_of(b, last_step));
   expect_same_state(x, y);
   EXPECT_EQ(x.train.sums, y.train.sums);
   EXPECT_EQ(x.train.metrics, y.train.metrics);
   const auto s = nlohmann::json::parse(read_file(a + "/summary.json")),
              t = nlohmann::json::parse(read_file(b + "/summary.json"));
-  for (const char* key : {"train_loss", "test_loss", "test_accuracy", "steps", "completed"})
-    EXPECT_EQ(s.at(key), t.at(key)) << key;
+  for (const auto& [key, value] : s.items()) {
+    const bool is_outcome =
+        key == "steps" || key == "completed" || key.ends_with("_loss") || key.starts_with("test_");
+    if (!is_outcome) continue;
+    EXPECT_EQ(value, t.at(key)) << key;
+  }
 }
 
 TEST(Device, OneRankOnASimulatedDeviceLeavesTheHostsBits) {
@@ -54,6 +63,30 @@ TEST(Device, TwoRanksEachOnADeviceLeaveTheHostsBits) {
   expect_same_outcome(host, sim);
   good(classify(1, mlp_run(threads, on_device("sim", {"--ranks-as-threads", "2"}))));
   expect_same_outcome(host, threads);
+}
+
+/// A run over nccl groups; how many all-reduces it came to on each rank.
+std::vector<int> over_nccl(int ranks, const std::vector<std::string>& arguments) {
+  const std::string said = good(run(app(ranks, "tests/apps/classify_over_nccl", arguments)));
+  std::vector<int> counts;
+  const std::regex line("ncclAllReduce: ([0-9]+), wrong uses: 0");
+  for (std::sregex_iterator it(said.begin(), said.end(), line), end; it != end; ++it)
+    counts.push_back(std::stoi((*it)[1]));
+  EXPECT_EQ(static_cast<int>(counts.size()), ranks) << said;
+  return counts;
+}
+
+TEST(Device, OverNcclRanksLeaveTheBitsOfTheHost) {
+  for (const int ranks : {1, 2, 4}) {
+    const ScratchFolder scratch;
+    const std::string host = scratch.file("host"), nccl = scratch.file("nccl"),
+                      late = scratch.file("late");
+    good(classify(ranks, mlp_run(host, on_device("cpu"))));
+    for (const int count : over_nccl(ranks, mlp_run(nccl, on_device("sim")))) EXPECT_GE(count, 40);
+    expect_same_outcome(host, nccl);
+    over_nccl(ranks, mlp_run(late, on_device("sim", {"--set", "comm.contract=\"late\""})));
+    expect_same_outcome(host, late);
+  }
 }
 
 TEST(Device, RanksShareOneWhereTheDeckAllowsIt) {
@@ -84,16 +117,89 @@ TEST(Device, CheckpointsGoFromDeviceToHostAndBackWithTheSameBits) {
   expect_same_outcome(whole, back);
 }
 
-TEST(Device, KilledRunGoesOnToTheSameBits) {
+TEST(Device, RunWhoseRankIsKilledGoesOnOnTheHostToTheSameBits) {
   const ScratchFolder scratch;
   const std::string whole = scratch.file("whole"), killed = scratch.file("killed");
-  good(classify(1, mlp_run(whole, on_device("sim"))));
-  const Finished death = run(app(1, "tests/apps/misbehave", mlp_run(killed, on_device("sim"))),
-                             {{"MISBEHAVE", "kill 0 23"}});
+  good(classify(2, mlp_run(whole, on_device("cpu"))));
+  const Finished death = run(app(2, "tests/apps/misbehave", mlp_run(killed, on_device("sim"))),
+                             {{"MISBEHAVE", "kill 1 23"}});
   ASSERT_NE(death.exit_code, 0) << death.output;
-  good(classify(1, mlp_run(killed, on_device("sim", {"--resume"}))));
+  good(classify(2, mlp_run(killed, on_device("cpu", {"--resume"}))));
   expect_same_outcome(whole, killed);
 }
+
+/// Trainings of two epochs of five steps, of each kind of model, on two ranks.
+class ModelOnDevice : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (is("gpt")) {
+      std::string numbers;
+      for (int i = 0; i < 2000; ++i) numbers += std::to_string(i) + ' ';
+      good(run({built("apps/gpt"), "tokens", scratch_.write("text.txt", numbers), "--output",
+                scratch_.file("tokens")}));
+      set({R"(data={kind="tokens", context=16, train_limit=30, test_limit=10, path=")" +
+               scratch_.file("tokens") + "\"}",
+           R"(model={kind="gpt", width=16, depth=2, heads=2, residual_dropout=0.1})"});
+    } else if (is("unet")) {
+      good(run({built("apps/heat_data"), scratch_.file("fields.h5"), "--step", "2", "--points", "8",
+                "--train", "30", "--test", "10"}));
+      set({R"(data={kind="hdf5", train_features="train/state", train_targets="train/next", )"
+           R"(test_features="test/state", test_targets="test/next", normalise_targets=true, path=")" +
+               scratch_.file("fields.h5") + "\"}",
+           R"(model={kind="unet", channels=16, levels=1, norm="batch"})",
+           "ddp.sync_batch_norm=true"});
+    } else {
+      set({R"(data={kind="synthetic", synthetic_samples=30, synthetic_test_samples=10, )"
+           R"(synthetic_image_size=16})",
+           std::string("model.kind=\"") + GetParam() + '"'});
+    }
+    if (is("transformer")) set({"model.width=16", "model.heads=2", "model.depth=2"});
+    if (is("convnet")) set({"train.accumulate=2", R"(averaging.kind="ema")"});
+    set({"run.layout=\"plain\"", "train.epochs=2", "train.batch_size=6",
+         R"(optimizer={kind="adam", clip_norm=0.5})", "checkpoint.every_steps=3",
+         "checkpoint.keep=0"});
+  }
+
+  [[nodiscard]] std::string train(const std::string& device, std::vector<std::string> more = {}) {
+    const std::string dir = scratch_.file("run" + std::to_string(++runs_));
+    std::vector<std::string> arguments;
+    if (is("gpt")) arguments.emplace_back("train");
+    arguments.push_back(scratch_.write("empty.toml", ""));
+    arguments.insert(arguments.end(), settings_.begin(), settings_.end());
+    more = on_device(device, std::move(more));
+    more.insert(more.end(), {"--set", "run.dir=\"" + dir + '"'});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    good(run(app(2,
+                 is("gpt")    ? "apps/gpt"
+                 : is("unet") ? "apps/regress"
+                              : "apps/classify",
+                 arguments)));
+    return dir;
+  }
+
+ private:
+  [[nodiscard]] static bool is(std::string_view model) { return model == GetParam(); }
+  void set(const std::vector<std::string>& settings) {
+    for (const std::string& setting : settings)
+      settings_.insert(settings_.end(), {"--set", setting});
+  }
+
+  ScratchFolder scratch_;
+  std::vector<std::string> settings_;
+  int runs_ = 0;
+};
+
+TEST_P(ModelOnDevice, GoesFromHostToDeviceAndBackWithTheSameBits) {
+  const std::string host = train("cpu");
+  const std::string there = train("sim", {"--resume=" + checkpoint_of(host, 3)});
+  expect_same_outcome(host, there, 10);
+  const std::string back = train("cpu", {"--resume=" + checkpoint_of(there, 6)});
+  expect_same_outcome(host, back, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelOnDevice,
+                         testing::Values("convnet", "resnet18", "transformer", "gpt", "unet"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(Device, VerbsThatOnlyLookWorkOnADevice) {
   const ScratchFolder scratch;

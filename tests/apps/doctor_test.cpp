@@ -54,6 +54,18 @@ class Privately : public testing::Test {
   ScratchFolder scratch_;
 };
 
+TEST(Doctor, TellsOfDevicesThatARunWouldNotGet) {
+  const auto deck = [](const std::string& device) {
+    return Command{source("inputs/synthetic.toml"), "--set", "run.device=\"" + device + '"'};
+  };
+  Command itself = deck("sim:9");
+  itself.emplace_back("--doctor");
+  expect_says(classify(2, itself), 2, {"error", "run.device = \"sim:9\"", "sim:0 to sim:7"});
+  expect_says(run(doctor(2, deck("sim:1"))), 2,
+              {"error", "ranks 0, 1 of", "on sim:1", "run.device_sharing"});
+  expect_says(run(doctor(2, deck("sim"))), 0, {});
+}
+
 TEST(Doctor, TellsWhoSitsWhereAndHowFast) {
   const ScratchFolder scratch;
   const Finished finished =

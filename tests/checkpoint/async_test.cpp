@@ -57,6 +57,45 @@ TEST(AsyncSave, WritesTheBytesOfASynchronousSave) {
   }
 }
 
+StateDict moved_to(Device device, const StateDict& state) {
+  StateDict moved;
+  for (const auto& [name, tensor, placement] : state)
+    moved.insert(name, tensor.to(device), placement);
+  return moved;
+}
+
+TEST(AsyncSave, StateOfADeviceIsTheHostsFileAndComesBack) {
+  for (const Compression compression : {Compression::none, Compression::deflate}) {
+    const auto folder = scratch("async-device");
+    run_ranks_as_threads(2, [&](ProcessGroup& group) {
+      const Device device{DeviceType::sim, group.rank()};
+      const auto here = sample(group.rank(), group.size());
+      auto there = here;
+      there.model = moved_to(device, here.model);
+      there.optimizer = moved_to(device, here.optimizer);
+      CheckpointWriter(compression).save(group, folder / "host.h5", here);
+      CheckpointWriter(compression).save(group, folder / "sync.h5", there);
+      AsyncCheckpointWriter writer(group, std::chrono::seconds(10), compression);
+      writer.reserve(there.model, there.optimizer);
+      auto saved = writer.save(group, folder / "async.h5", there);
+      for (const auto& entry : there.model) entry.tensor.zero();
+      static_cast<void>(saved.get());
+
+      const auto got =
+          load_checkpoint_in_place(group, folder / "async.h5", there.model, there.optimizer);
+      copy_state(got.model, there.model);
+      copy_state(got.optimizer, there.optimizer);
+      test::expect_same_bits(moved_to(Device{}, there.model), here.model);
+      test::expect_same_bits(moved_to(Device{}, there.optimizer), here.optimizer);
+      there.model.at("conv1.bias").fill(std::nan(""));
+      EXPECT_THROW(static_cast<void>(writer.save(group, folder / "nan.h5", there)), NotFiniteError);
+      writer.close();
+    });
+    EXPECT_EQ(fingerprint(folder / "sync.h5"), fingerprint(folder / "host.h5"));
+    EXPECT_EQ(fingerprint(folder / "async.h5"), fingerprint(folder / "host.h5"));
+  }
+}
+
 TEST(AsyncSave, WhatTheNextStepChangesDoesNotReachTheFile) {
   const auto path = scratch("async-changed") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {

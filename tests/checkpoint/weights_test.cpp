@@ -14,6 +14,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/compare.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
+#include <lockstep/checkpoint/weights/hugging_face.hpp>
 #include <lockstep/checkpoint/weights/safetensors.hpp>
 #include <lockstep/checkpoint/weights/weights.hpp>
 
@@ -63,6 +64,37 @@ TEST(Safetensors, ReturnWhatWasWritten) {
     EXPECT_EQ(other.shape(), tensor.shape()) << name;
     EXPECT_EQ(other.dtype(), tensor.dtype()) << name;
     EXPECT_EQ(std::memcmp(other.data(), tensor.data(), tensor.bytes()), 0) << name;
+  }
+}
+
+TEST(Safetensors, OfADeviceAreWrittenAsThoseOfTheHost) {
+  const auto folder = test::scratch("safetensors-device");
+  StateDict there;
+  for (const auto& entry : of_all_types())
+    there.insert(entry.name, entry.tensor.to(Device{DeviceType::sim, 0}));
+  write_safetensors(folder / "host.safetensors", {.tensors = of_all_types()});
+  write_safetensors(folder / "sim.safetensors", {.tensors = there});
+  EXPECT_EQ(read(folder / "sim.safetensors"), read(folder / "host.safetensors"));
+}
+
+TEST(HuggingFace, TakesAndGivesWeightsOfADeviceAsThoseOfTheHost) {
+  StateDict here, there;
+  here.insert("wte.weight", test::pattern({5, 2}, 1));
+  here.insert("h.0.attn.c_attn.weight", test::pattern({6, 2}, 2));
+  here.insert("h.0.attn.c_attn.bias", test::pattern({6}, 3));
+  for (const auto& entry : here)
+    there.insert(entry.name, entry.tensor.to(Device{DeviceType::sim, 0}));
+  const StateDict expected = to_hugging_face_gpt2(here), found = to_hugging_face_gpt2(there);
+  StateDict tied;
+  for (const auto& entry : found) {
+    EXPECT_EQ(entry.tensor.to_vector<float>(), expected.at(entry.name).to_vector<float>());
+    tied.insert(entry.name, entry.tensor.to(Device{DeviceType::sim, 0}));
+  }
+  tied.insert("lm_head.weight", tied.at("transformer.wte.weight"));
+  const StateDict back = from_hugging_face_gpt2(tied);
+  for (const auto& entry : here) {
+    EXPECT_EQ(back.at(entry.name).device(), Device{});
+    EXPECT_EQ(back.at(entry.name).to_vector<float>(), entry.tensor.to_vector<float>());
   }
 }
 

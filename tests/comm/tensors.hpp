@@ -33,7 +33,9 @@ struct DeviceMemory {
   std::function<void(const Tensor& t, void* to)> read;
   std::function<void(const Tensor& t, const void* from)> write;
 };
-/// LOCKSTEP_TEST_DEVICE=sim: a simulated device of each rank's own.
+/// A simulated device of each rank's own.
+[[nodiscard]] DeviceMemory simulated_memory();
+/// LOCKSTEP_TEST_DEVICE=sim: simulated_memory().
 [[nodiscard]] DeviceMemory asked_for_memory();
 inline DeviceMemory device_memory = asked_for_memory();
 

@@ -180,6 +180,26 @@ TEST(Tutorials, AreAllLookedAt) {
   }
 }
 
+// tests/docs/idioms.cpp holds the calls that these pages put beside PyTorch's.
+TEST(Tutorials, CallsBesidePyTorchsAreCompiled) {
+  const std::string idioms = read_file(source("tests/docs/idioms.cpp"));
+  const std::regex row("\\|[^|]*\\|([^|]*)\\|"), call("`([^`]*\\([^`]*)`");
+  int calls = 0;
+  for (const char* page : {"13_from_pytorch", "14_on_gpus"}) {
+    for (const std::string& line :
+         lines_of(read_file(source(std::string("docs/tutorials/") + page + ".md")))) {
+      std::smatch cells;
+      if (!std::regex_match(line, cells, row)) continue;
+      const std::string right = cells[1];
+      for (std::sregex_iterator at(right.begin(), right.end(), call), end; at != end; ++at) {
+        EXPECT_NE(idioms.find((*at)[1]), std::string::npos) << page << ": " << (*at)[1];
+        ++calls;
+      }
+    }
+  }
+  EXPECT_GT(calls, 40);
+}
+
 // Killed between two snapshots, at one, next to the ends of epochs (32, 64, 96) and of the run.
 TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
   const ScratchFolder scratch;

@@ -20,6 +20,7 @@
 #include <lockstep/nn/models/unet.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 #include <support/gpu_stand_in.hpp>
@@ -100,7 +101,15 @@ struct Use {
 
 void PrintTo(const Use& use, std::ostream* out) { *out << use.name; }
 
-// Channels that no block holds: the host keeps to the plain layout, too.
+/// What the host fuses, and holds in channel blocks, unless it is told otherwise.
+std::shared_ptr<Module> images_to_classes() {
+  return std::make_shared<Sequential>(std::initializer_list<std::shared_ptr<Module>>{
+      std::make_shared<Conv2d>(2, 16, 3), std::make_shared<Dropout2d>(0.4),
+      std::make_shared<MaxPool2d>(2), std::make_shared<ReLU>(),
+      std::make_shared<Residual>(std::make_shared<Conv2d>(16, 16, 3, Conv2dOptions{.padding = 1})),
+      std::make_shared<BatchNorm2d>(16), std::make_shared<ReLU>(), std::make_shared<Flatten>()});
+}
+
 const std::vector<Use> uses{
     {"Linear",
      [](OneDevice& on) {
@@ -228,14 +237,24 @@ const std::vector<Use> uses{
        return on.of<LSTM>({5, 3, 4}, 4, 6, RecurrentOptions{.num_layers = 2, .dropout = 0.3});
      },
      false},
+    {"LSTMOfLengths",
+     [](OneDevice& on) {
+       const Tensor lengths = Tensor::from(std::vector<std::int64_t>{5, 2, 3}, {3});
+       return on.make<LSTM>(4, 6)->forward(on.input({5, 3, 4}), {}, {}, lengths).output;
+     },
+     false},
     {"GRUBidirectional",
      [](OneDevice& on) {
        return on.of<GRU>({5, 3, 4}, 4, 6, RecurrentOptions{.bidirectional = true});
      },
      false},
+    {"FusedRows",
+     [](OneDevice& on) {
+       return (*on.made(images_to_classes))(on.input({2, 2, 8, 8}));
+     }},
     {"UNet",
      [](OneDevice& on) {
-       const auto model = on.made([] { return unet({1, 8, 8}, 2, {.channels = 3, .levels = 2}); });
+       const auto model = on.made([] { return unet({1, 8, 8}, 2, {.channels = 16, .levels = 2}); });
        return (*model)(on.input({1, 1, 8, 8}));
      }},
     {"Gpt",
@@ -254,6 +273,7 @@ const std::vector<Use> uses{
 class EveryLayer : public testing::TestWithParam<std::tuple<Use, Device>> {};
 
 TEST_P(EveryLayer, GivesOnADeviceWhatItGivesOnTheHost) {
+  const LayoutGuard as_on_a_device(ImageLayout::plain);
   const auto& [use, device] = GetParam();
   OneDevice host{Device{}};
   const auto expected = host.numbers(use.apply(host));

@@ -123,6 +123,21 @@ TEST(Lbfgs, GoesOnFromItsStateWithTheSameBits) {
   }
 }
 
+TEST(Lbfgs, TakesTheHostsStepsOnADevice) {
+  const auto trained = [](Device where) {
+    const Tensor start = Tensor::from(std::vector<float>{-1.2F, 1.0F, 0.3F}, {3});
+    const Parameters p = parameters_of({start.to(where)});
+    LBFGS lbfgs(p, {.lr = 0.5, .line_search_fn = LbfgsOptions::LineSearch::strong_wolfe});
+    std::vector<double> result;
+    for (int step = 0; step < 3; ++step)
+      result.push_back(lbfgs.step(closure_of(p, [&] { return rosenbrock(p); })));
+    EXPECT_EQ(p[0].variable.data().device(), where);
+    for (const double x : flat(p)) result.push_back(x);
+    return result;
+  };
+  EXPECT_EQ(trained({DeviceType::sim, 0}), trained({}));
+}
+
 TEST(Lbfgs, KeepsTheNewestOfALongerHistoryAndTakesAStateWholeOrNotAtAll) {
   const Parameters p = parameters_of({Tensor::from(std::vector<float>{-1.2F, 1.0F, 0.3F}, {3})});
   const auto closure = closure_of(p, [&] { return sum(p[0].variable * p[0].variable); });

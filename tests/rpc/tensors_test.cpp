@@ -40,6 +40,17 @@ TEST(RpcTensors, OfEveryDtypeAndLengthComeBack) {
   });
 }
 
+TEST(RpcTensors, OfADeviceArriveOnTheHost) {
+  test::on_workers([](ProcessGroup& group) {
+    for (const std::int64_t n : {0, 7, 20000}) {  // the last on its own
+      const auto sent = Tensor::full({n}, 2.5, DType::f32, {DeviceType::sim, group.rank()});
+      const Tensor back = rpc::rpc_sync(test::after(group), echo, sent);
+      EXPECT_EQ(back.device(), Device{});
+      EXPECT_EQ(back.to_vector<float>(), std::vector<float>(static_cast<std::size_t>(n), 2.5F));
+    }
+  });
+}
+
 TEST(RpcTensors, KeepTheirShapesAndMayBeSlicesOrNone) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);

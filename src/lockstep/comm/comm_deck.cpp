@@ -11,9 +11,13 @@ void declare(DeckTable& table, GroupOptions& options) {
              .min = 0.001,
              .max = 1e6});
   table.choice("contract", options.contract,
-               {{"off", Contract::off}, {"hash", Contract::hash}, {"full", Contract::full}},
+               {{"off", Contract::off},
+                {"hash", Contract::hash},
+                {"full", Contract::full},
+                {"late", Contract::late}},
                "what is compared between ranks before any of them reads a collective's result: "
-               "nothing; operation, dtype, size, reduction and root; or shapes too");
+               "nothing; operation, dtype, size, reduction and root; or shapes too. \"late\" is "
+               "\"hash\", but what NCCL carries out is compared while it runs");
   table.choice("progress", options.progress,
                {{"poll", Progress::poll}, {"thread", Progress::thread}},
                "what moves communication on during backward: calls between layers, or a thread");

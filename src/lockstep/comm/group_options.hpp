@@ -13,6 +13,9 @@ enum class Contract : std::uint8_t {
   off,   ///< nothing: ranks whose calls differ get garbage, or hang
   hash,  ///< operation, dtype, number of elements, reduction, root
   full,  ///< the shapes too: [2, 3] does not meet [3, 2]
+  /// As hash; but what a device carries out for an nccl group is compared while it runs, so that no
+  /// call waits for the other ranks: make_nccl_group.
+  late,
 };
 
 /// What moves operations on while the caller computes.

@@ -13,7 +13,10 @@ namespace lockstep {
 /// a launch the process's engine watches the deadline, whether or not anybody waits: where a peer
 /// is gone, NCCL is made to give up, so that the call that reads the result ends; what it read is
 /// worthless, and the next call throws. The collectives of all groups of a device are launched in
-/// one order, the same on every rank, unless their contract is off.
+/// one order, the same on every rank, unless their contract is off. With Contract::late they are
+/// launched at once, in the order of this rank's calls, and compared meanwhile: ranks must call the
+/// collectives of all groups of the device in one order, and wait() may end before a mismatch is
+/// known; synchronize(), barrier() and close() do not. All groups of a device are late, or none.
 ///
 /// `control` carries what NCCL does not: the unique ID, the contract check, operations on host
 /// tensors, and band, bor and bxor of device tensors (copied; they block the host). Both are one

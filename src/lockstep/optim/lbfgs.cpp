@@ -42,7 +42,7 @@ double largest(const Flat& x) {
   return most;
 }
 
-/// f(pointer to the elements, how many) of an f32 or f64 tensor.
+/// f(pointer to the elements, how many) of an f32 or f64 tensor on the host.
 template <class F>
 void on_elements(const Tensor& t, const F& f) {
   const auto count = static_cast<std::size_t>(t.numel());
@@ -86,8 +86,8 @@ LBFGS::LBFGS(std::vector<nn::NamedParameter> parameters, const LbfgsOptions& opt
   if (parameters_.empty()) throw Error("LBFGS: there are no parameters");
   for (const auto& [name, variable] : parameters_) {
     const Tensor& data = variable.data();
-    if ((data.dtype() != DType::f32 && data.dtype() != DType::f64) || data.device() != Device{})
-      throw Error(fmt::format("LBFGS: {} is not f32 or f64 on the host", name));
+    if (data.dtype() != DType::f32 && data.dtype() != DType::f64)
+      throw Error(fmt::format("LBFGS: {} is not f32 or f64", name));
     elements_ += static_cast<std::size_t>(data.numel());
   }
 }
@@ -102,7 +102,7 @@ LBFGS::Flat LBFGS::gather(bool gradients) const {
   for (const auto& [name, variable] : parameters_) {
     const Tensor from = gradients ? variable.grad() : variable.data();
     if (from.defined())
-      on_elements(from, [&](const auto* x, std::size_t n) { std::copy_n(x, n, out); });
+      on_elements(from.to(Device{}), [&](const auto* x, std::size_t n) { std::copy_n(x, n, out); });
     out += variable.data().numel();
   }
   return flat;
@@ -111,10 +111,14 @@ LBFGS::Flat LBFGS::gather(bool gradients) const {
 void LBFGS::set(const Flat& x, double t, const Flat& d) const {
   std::size_t at = 0;
   for (const auto& parameter : parameters_) {
-    on_elements(parameter.variable.data(), [&](auto* out, std::size_t n) {
+    const Tensor& data = parameter.variable.data();
+    const bool is_here = data.device() == Device{};
+    const Tensor here = is_here ? data : Tensor::empty(data.shape(), data.dtype());
+    on_elements(here, [&](auto* out, std::size_t n) {
       for (std::size_t i = 0; i < n; ++i, ++at)
         out[i] = static_cast<std::remove_reference_t<decltype(*out)>>(x[at] + t * d[at]);
     });
+    if (!is_here) data.copy_from(here);
   }
 }
 

@@ -34,8 +34,8 @@ class LBFGS {
   /// Zeroes the gradients, computes loss and gradients, and returns the loss.
   using Closure = std::function<double()>;
 
-  /// Of f32 or f64 parameters on the host. Throws InputError for options out of range, Error if
-  /// there are no parameters or of another kind.
+  /// Of f32 or f64 parameters, on any device: the sums are the host's. Throws InputError for
+  /// options out of range, Error if there are no parameters or of another kind.
   explicit LBFGS(std::vector<nn::NamedParameter> parameters, const LbfgsOptions& options = {});
 
   /// Up to max_iter directions; the closure's first loss. Ends early where the gradient or the

@@ -138,17 +138,21 @@ void Optimizer::step(const StepTensors& tensors) {
   settle();
   update_all(1.0, &tensors);
   if (!found_inf.defined() || steps_.empty()) return;
-  if (!unsettled_) unsettled_ = std::make_unique<Unsettled>(device());
-  unsettled_->found_inf = found_inf.to(Device{}, true);
+  if (unsettled_) {
+    unsettled_->found_inf.copy_from(found_inf, true);
+  } else {
+    unsettled_ = std::make_unique<Unsettled>(device());
+    unsettled_->found_inf = found_inf.to(Device{}, true);
+  }
   unsettled_->arrived.record(current_stream(device()));
 }
 
 // The newest step is counted before the host can know of it. Its number matters to the next one.
 void Optimizer::settle() const {
-  if (!unsettled_ || !unsettled_->found_inf.defined()) return;
+  if (!unsettled_) return;
   unsettled_->arrived.synchronize();
-  const Tensor found_inf = std::exchange(unsettled_->found_inf, {});
-  if (found_inf.item() == 0.0) return;
+  if (unsettled_->found_inf.item() == 0.0) return;
+  unsettled_->found_inf.zero();
   for (const Seen& seen : seen_) {
     if (seen.has_gradient) --*seen.step;
   }

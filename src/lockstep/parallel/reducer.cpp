@@ -140,7 +140,13 @@ void Reducer::exchange_answers() {
     any_said_yes_ = answers_.item() != 0.0;
   }
   const Bucket& last = buckets_[order_.back()];
-  answers_ = last.note(last.parameters.size()).to(Device{}, true);
+  const Tensor note = last.note(last.parameters.size());
+  if (answers_.defined() && answers_.dtype() == note.dtype()) {
+    answers_.copy_from(note,
+                       true);  // kept, as what is freed is not there again before the device is
+  } else {
+    answers_ = note.to(Device{}, true);
+  }
   answers_arrived_.record(current_stream(device));
 }
 

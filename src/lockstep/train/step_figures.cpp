@@ -6,28 +6,40 @@
 #include <lockstep/base/trace.hpp>
 
 namespace lockstep::train {
-namespace {
 
-/// Pinned, to be read when the device has come so far.
-Tensor to_host(const Tensor& t) { return t.defined() ? t.to(Device{}, true) : t; }
-
-}  // namespace
+void StepFigures::Figure::set(const Tensor& there) {
+  is_set = there.defined();
+  if (!is_set) return;
+  const bool is_alike =
+      here.defined() && here.shape() == there.shape() && here.dtype() == there.dtype();
+  if (is_alike && there.device() != Device{}) {
+    here.copy_from(there, true);
+  } else {
+    here = there.to(Device{}, true);
+  }
+}
 
 StepFigures::StepFigures(Device device) : device_(device) {
   for (std::int64_t i = 0; i <= most_waiting; ++i) ring_.emplace_back(device);
 }
 
 void StepFigures::add(const Tensor& mean, std::int64_t rows) {
-  ring_[next_].parts.push_back({to_host(mean), rows});
+  Step& step = ring_[next_];
+  if (step.used == step.parts.size()) step.parts.emplace_back();
+  Part& part = step.parts[step.used++];
+  part.mean.set(mean);
+  part.rows = rows;
 }
 
 void StepFigures::set_whole(const Tensor& mean, std::int64_t rows) {
-  ring_[next_].whole = {to_host(mean), rows};
+  ring_[next_].whole.mean.set(mean);
+  ring_[next_].whole.rows = rows;
 }
 
 void StepFigures::set_update(const UpdateFigures& update) {
-  ring_[next_].update = {to_host(update.grad_norm), to_host(update.found_inf),
-                         to_host(update.loss_scale)};
+  ring_[next_].grad_norm.set(update.grad_norm);
+  ring_[next_].found_inf.set(update.found_inf);
+  ring_[next_].loss_scale.set(update.loss_scale);
 }
 
 DeviceSpans* StepFigures::spans() {
@@ -48,7 +60,7 @@ void StepFigures::end_step(std::int64_t step) {
 }
 
 double StepFigures::weighted(const Part& part) {
-  return part.rows == 0 ? 0.0 : part.mean.item() * static_cast<double>(part.rows);
+  return part.rows == 0 ? 0.0 : part.mean.value() * static_cast<double>(part.rows);
 }
 
 StepFigures::Taken StepFigures::take() {
@@ -60,19 +72,17 @@ StepFigures::Taken StepFigures::take() {
     latest_ = DeviceMoment{&step.arrived, latest_->ns_of(step.arrived)};
   }
   Taken taken{.step = step.number};
-  for (const Part& part : step.parts) {
-    const double mean = part.mean.item();
-    taken.sum += weighted(part);
+  for (std::size_t i = 0; i < step.used; ++i) {
+    const double mean = step.parts[i].mean.value();
+    taken.sum += weighted(step.parts[i]);
     if (!std::isfinite(mean)) taken.not_finite = mean;
   }
-  if (step.whole.mean.defined()) taken.sum = weighted(step.whole);
-  const auto& [grad_norm, found_inf, loss_scale] = step.update;
-  if (grad_norm.defined()) taken.grad_norm = grad_norm.item();
-  if (found_inf.defined()) taken.is_left_out = found_inf.item() != 0.0;
-  if (loss_scale.defined()) taken.loss_scale = loss_scale.item();
-  step.parts.clear();
-  step.whole = {};
-  step.update = {};
+  if (step.whole.mean.is_set) taken.sum = weighted(step.whole);
+  if (step.grad_norm.is_set) taken.grad_norm = step.grad_norm.value();
+  if (step.found_inf.is_set) taken.is_left_out = step.found_inf.value() != 0.0;
+  if (step.loss_scale.is_set) taken.loss_scale = step.loss_scale.value();
+  step.used = 0;
+  step.whole.mean.is_set = false;
   return taken;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -53,8 +54,17 @@ class StepFigures {
  private:
   static constexpr std::int64_t most_waiting = 2;  // the newest, and the one before
 
+  /// A tensor of the device on its way to pinned memory, which is kept for the next one: what is
+  /// freed is not there again before the device has done all that it had been given.
+  struct Figure {
+    Tensor here;  // to be read when `arrived` is over
+    bool is_set = false;
+
+    void set(const Tensor& there);
+    [[nodiscard]] double value() const { return here.item(); }
+  };
   struct Part {
-    Tensor mean;  // on the host; to be read when `arrived` is over
+    Figure mean;
     std::int64_t rows = 0;
   };
   /// A rank without samples of a mean that is none counts 0.
@@ -62,9 +72,10 @@ class StepFigures {
   struct Step {
     explicit Step(Device device) : spans(device), arrived(device) {}
     std::int64_t number = 0;
-    std::vector<Part> parts;
-    Part whole;  // undefined: there is none
-    UpdateFigures update;
+    std::vector<Part> parts;  // the first `used`
+    std::size_t used = 0;
+    Part whole;
+    Figure grad_norm, found_inf, loss_scale;
     DeviceSpans spans;
     DeviceEvent arrived;
   };

@@ -6,40 +6,31 @@
 #include <utility>
 
 #include <gtest/gtest.h>
-#include <comm/deadlines.hpp>
 #include <comm/nccl/ranks.hpp>
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
 
 using std::chrono::seconds;
+using test::expect_in;
+using test::floats;
 using test::of;
+using test::on_device;
 using test::on_ranks;
+using test::on_ranks_soon;
 using test::StandIn;
-
-void expect_in(const std::string& message, const std::string& part) {
-  EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
-}
-
-/// on_ranks() for a claim that throws where ranks of a busy machine miss the deadline before they
-/// are to: then with a longer one.
-void on_ranks_soon(int ranks, const test::OnRank& claim) {
-  const auto attempt = [&](std::chrono::milliseconds deadline) {
-    on_ranks(ranks, claim, {.timeout = deadline});
-    return std::string();
-  };
-  test::hold_at_deadlines(test::soon.timeout, attempt, test::here);
-}
 
 TEST(NcclMismatch, IsToldOnEveryRankAndNothingReachesTheDevice) {
   on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, of(6, 1.0F));
+    const auto t = on_device(me, of(6, 1.0F));
     const auto message = test::message_of<CommError>(
         [&] { group.all_reduce(t, me == 1 ? ReduceOp::max : ReduceOp::sum).wait(); });
     expect_in(message, "all_reduce(max) #1 of f32[6]");
@@ -47,15 +38,15 @@ TEST(NcclMismatch, IsToldOnEveryRankAndNothingReachesTheDevice) {
     expect_in(message, "another reduction");
     expect_in(message, "all ranks must make the same calls");
     EXPECT_EQ(gpus.calls("ncclAllReduce"), 0);
-    EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
+    EXPECT_EQ(floats(t), of(6, 1.0F));
     expect_in(test::message_of<CommError>([&] { group.barrier(); }), "it failed earlier");
     expect_in(test::message_of<CommError>([&] { test::meet(group); }), "it failed earlier");
   });
 }
 
 TEST(NcclMismatch, OfAHostAndADeviceTensorIsAnErrorOnEveryRank) {
-  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
-    const auto t = group.rank() == 0 ? Tensor::zeros({6}) : gpus.tensor(1, of(6, 1.0F));
+  on_ranks(2, [](ProcessGroup& group, StandIn&) {
+    const auto t = group.rank() == 0 ? Tensor::zeros({6}) : on_device(1, of(6, 1.0F));
     EXPECT_THROW(group.all_reduce(t, ReduceOp::sum).wait(), CommError);
     EXPECT_THROW(group.barrier(), CommError);
   });
@@ -64,7 +55,7 @@ TEST(NcclMismatch, OfAHostAndADeviceTensorIsAnErrorOnEveryRank) {
 TEST(NcclMismatch, OfAMessagesLengthEndsBothRanks) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, of(me == 0 ? 9 : 10, 7.0F));
+    const auto t = on_device(me, of(me == 0 ? 9 : 10, 7.0F));
     const auto message = test::message_of<CommError>([&] {
       if (me == 0) group.send(t, 1);
       if (me == 1) group.recv(t, 0);
@@ -81,27 +72,27 @@ TEST(NcclMismatch, OfAnExchangesLengthsEndsEveryRank) {
     std::vector<std::int64_t> sent(3, 2);
     const std::vector<std::int64_t> expected(3, 2);
     if (me == 0) sent[1] = 3;
-    const auto input = gpus.tensor(me, of(me == 0 ? 7 : 6, 1.0F)),
-               output = gpus.tensor(me, of(6, 7.0F));
+    const auto input = on_device(me, of(me == 0 ? 7 : 6, 1.0F)),
+               output = on_device(me, of(6, 7.0F));
     const auto message = test::message_of<CommError>(
         [&] { group.all_to_all_v(input, output, sent, expected).wait(); });
     expect_in(message, me == 1 ? "rank 0 sent 3 elements where 2 were expected"
                                : "what ranks send is not what others expect");
-    EXPECT_EQ(gpus.floats(output), of(6, 7.0F));
+    EXPECT_EQ(floats(output), of(6, 7.0F));
     EXPECT_EQ(gpus.calls("ncclSend"), 0);
   });
 }
 
 TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
-  on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks_soon(2, [](ProcessGroup& group, StandIn&) {
     test::meet(group);
     if (group.rank() == 1) return;
-    const auto t = gpus.tensor(0, of(6, 1.0F));
+    const auto t = on_device(0, of(6, 1.0F));
     const auto message =
         test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
-    expect_in(message, "all_reduce(sum) #1 of f32[6] on cuda:0 has not completed after ");
+    expect_in(message, "all_reduce(sum) #1 of f32[6] on sim:0 has not completed after ");
     expect_in(message, "rank 1 has not entered it");
-    EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
+    EXPECT_EQ(floats(t), of(6, 1.0F));
   });
 }
 
@@ -110,16 +101,14 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
   const auto start = Clock::now();
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, of(6, 1.0F));
-    test::meet(group);
-    gpus.stopped_device = 1;
-    test::meet(group);
+    const auto t = on_device(me, of(6, 1.0F));
+    test::stop_device(group, gpus);
     group.all_reduce(t, ReduceOp::sum).wait();
     if (me == 1) return;
-    EXPECT_EQ(gpus.floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
+    EXPECT_EQ(floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
     const auto message =
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
-    expect_in(message, "all_reduce(sum) #1 of f32[6] on cuda:0 has not completed");
+    expect_in(message, "all_reduce(sum) #1 of f32[6] on sim:0 has not completed");
     expect_in(message, "every rank has entered it, but not all go on");
     EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
   });
@@ -129,10 +118,8 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
 TEST(NcclDeadline, HoldsForAWorkThatNobodyWaitsFor) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, of(6, 1.0F));
-    test::meet(group);
-    gpus.stopped_device = 1;
-    test::meet(group);
+    const auto t = on_device(me, of(6, 1.0F));
+    test::stop_device(group, gpus);
     static_cast<void>(group.all_reduce(t, ReduceOp::sum));
     const auto start = Clock::now();
     while (gpus.calls("ncclCommAbort") < 2 && Clock::now() - start < seconds(60)) {
@@ -175,10 +162,8 @@ TEST(NcclDeadline, HoldsWhereFreeingHangs) {
 TEST(NcclFailure, ThatNcclReportsEndsAWaitAndTheNextCallSaysSo) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, of(6, 1.0F));
-    test::meet(group);
-    gpus.stopped_device = 1;
-    test::meet(group);
+    const auto t = on_device(me, of(6, 1.0F));
+    test::stop_device(group, gpus);
     Work work = group.all_reduce(t, ReduceOp::sum);
     if (me == 1) {
       work.wait();
@@ -190,38 +175,64 @@ TEST(NcclFailure, ThatNcclReportsEndsAWaitAndTheNextCallSaysSo) {
     expect_in(
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); }),
         "NCCL status 6");
-    EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
+    EXPECT_EQ(floats(t), of(6, 1.0F));
   });
 }
 
 TEST(NcclFailure, OfACallEndsTheGroupAndLeavesNoNcclGroupOpen) {
-  for (const std::string call :
-       {"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd", "cudaEventRecord"}) {
+  for (const std::string call : {"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd"}) {
     SCOPED_TRACE(call);
     on_ranks(2, [&](ProcessGroup& group, StandIn& gpus) {
       const int me = group.rank();
       const auto second = group.split(0, me);
-      const auto t = gpus.tensor(me, of(6, 1.0F)), u = gpus.tensor(me, of(6, 1.0F));
-      gpus.refuse(call, me);
+      const auto t = on_device(me, of(6, 1.0F)), u = on_device(me, of(6, 1.0F));
+      gpus.refuse(call, call == "ncclGroupStart" ? -1 : me);
       const auto message = test::message_of<CommError>([&] { group.broadcast(t, 0).wait(); });
       expect_in(message, call);
       expect_in(message, "broadcast #");
       expect_in(test::message_of<CommError>([&] { group.barrier(); }), call);
       second->all_reduce(u, ReduceOp::sum).wait();
-      EXPECT_EQ(gpus.floats(u), of(6, 2.0F));
+      EXPECT_EQ(floats(u), of(6, 2.0F));
       second->close();
     });
   }
+}
+
+TEST(NcclFailure, OfADeviceEndsTheGroup) {
+  on_ranks_soon(2, [](ProcessGroup& group, StandIn&) {
+    const int me = group.rank();
+    auto& runtime = SimulatedRuntime::instance();
+    const auto t = on_device(me, of(6, 1.0F));
+    current_stream(test::device_of(me)).synchronize();
+    test::meet(group);
+    if (me == 0) runtime.inject(0, {.error_at = 2});
+    const auto message =
+        test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).synchronize(); });
+    if (me == 0) expect_in(message, "an injected error");
+    if (me == 0) runtime.let_go(0);
+  });
+}
+
+TEST(NcclFailure, OfASplitIsASentenceOnTheRankThatFails) {
+  on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    test::meet(group);
+    if (me == 0) gpus.refuse("ncclCommSplit", 0);
+    const auto message =
+        test::message_of<CommError>([&] { static_cast<void>(group.split(0, me)); });
+    expect_in(message, me == 0 ? "ncclCommSplit failed: NCCL status 4"
+                               : "ncclCommSplit has not completed after");
+  });
 }
 
 TEST(NcclLifetime, CloseWaitsForKernelsAndFreesInOrder) {
   const auto gpus = std::make_shared<StandIn>();
   on_ranks(
       2,
-      [](ProcessGroup& group, StandIn& here) {
+      [](ProcessGroup& group, StandIn&) {
         const int me = group.rank();
         for (int i = 0; i < 20; ++i) {
-          static_cast<void>(group.all_reduce(here.tensor(me, of(100, 1.0F)), ReduceOp::sum));
+          static_cast<void>(group.all_reduce(on_device(me, of(100, 1.0F)), ReduceOp::sum));
         }
         group.close();
         group.close();
@@ -233,7 +244,6 @@ TEST(NcclLifetime, CloseWaitsForKernelsAndFreesInOrder) {
   EXPECT_EQ(gpus->calls("ncclCommFinalize"), 2);
   EXPECT_EQ(gpus->calls("ncclCommDestroy"), 2);
   EXPECT_EQ(gpus->calls("ncclCommAbort"), 0);
-  EXPECT_EQ(gpus->calls("cudaEventDestroy"), gpus->events_made());
 }
 
 TEST(NcclLifetime, ADroppedGroupLeavesItsKernelsAndTheirMemoryAlone) {
@@ -242,20 +252,18 @@ TEST(NcclLifetime, ADroppedGroupLeavesItsKernelsAndTheirMemoryAlone) {
       2,
       [&](ProcessGroup& group, StandIn& here) {
         const int me = group.rank();
-        const auto t = here.tensor(me, of(100, 1.0F));
+        const auto t = on_device(me, of(100, 1.0F));
         {
           const auto second = group.split(0, me);
-          auto mine = here.tensor(me, of(100, 1.0F));
-          test::meet(group);
-          here.stopped_device = 1;
-          test::meet(group);
+          auto mine = on_device(me, of(100, 1.0F));
+          test::stop_device(group, here);
           second->all_reduce(t, ReduceOp::sum).wait();
           second->all_reduce(std::exchange(mine, {}), ReduceOp::sum).wait();
         }
         EXPECT_EQ(here.calls("ncclCommAbort"), 0);
         test::meet(group);
         here.stopped_device = -1;
-        EXPECT_EQ(here.floats(t), of(100, 2.0F));
+        EXPECT_EQ(floats(t), of(100, 2.0F));
         EXPECT_TRUE(here.is_quiet_within(seconds(30)));
         group.barrier();
       },
@@ -265,13 +273,15 @@ TEST(NcclLifetime, ADroppedGroupLeavesItsKernelsAndTheirMemoryAlone) {
 TEST(NcclLifetime, AFailedGroupKeepsTheMemoryOfItsKernels) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    auto mine = gpus.tensor(me, of(100, 1.0F));
-    test::meet(group);
-    gpus.stopped_device = 1;
+    const auto bytes_in_use = [&] { return memory_stats(test::device_of(me)).in_use; };
+    auto mine = on_device(me, of(100, 1.0F));
     gpus.freeing_hangs = true;  // so the kernels stay
-    test::meet(group);
+    test::stop_device(group, gpus);
+    const auto before = bytes_in_use();
     Work work = group.all_reduce(std::exchange(mine, {}), ReduceOp::sum);
     EXPECT_THROW(work.synchronize(), TimeoutError);
+    work = {};
+    EXPECT_EQ(bytes_in_use(), before);
   });
 }
 

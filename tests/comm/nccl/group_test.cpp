@@ -10,51 +10,51 @@
 #include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/nccl/events.hpp>
 #include <lockstep/comm/nccl/group.hpp>
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
-#include <lockstep/tensor/half.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
 
+using test::device_of;
+using test::floats;
 using test::of;
+using test::on_device;
 using test::on_ranks;
 using test::StandIn;
 
 TEST(NcclGroup, AWaitOrdersTheStreamAndDoesNotHoldTheHost) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, of(1000, 1.0F)), after = gpus.tensor(me, of(1000, 0.0F));
-    test::meet(group);  // both have got so far
-    if (me == 0) gpus.stopped_device = 1;
-    test::meet(group);
+    const auto t = on_device(me, of(1000, 1.0F)), after = on_device(me, of(1000, 0.0F));
+    test::stop_device(group, gpus);
     Work work = group.all_reduce(t, ReduceOp::sum);
     work.wait();
     EXPECT_FALSE(work.test());  // and yet it returned
-    gpus.launch(me, [from = static_cast<float*>(t.data()), to = static_cast<float*>(after.data())] {
-      std::copy_n(from, 1000, to);
-    });
+    after.copy_from(t);
     test::meet(group);
     if (me == 0) gpus.stopped_device = -1;
-    EXPECT_EQ(gpus.floats(after), of(1000, 2.0F));
+    EXPECT_EQ(floats(after), of(1000, 2.0F));
     work.synchronize();
     EXPECT_TRUE(work.test());
   });
 }
 
 TEST(NcclGroup, TheInputIsReadBehindWhatTheCurrentStreamHasBeenGiven) {
-  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(3, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
     for (int i = 0; i < 20; ++i) {
-      const auto t = gpus.tensor(me, of(100, -1.0F));
-      gpus.launch(me, [me, i, data = static_cast<float*>(t.data())] {
-        std::fill_n(data, 100, static_cast<float>(me + i));
-      });
+      SimulatedRuntime::instance().set_seed(static_cast<std::uint64_t>(i));
+      const auto t = on_device(me, of(100, -1.0F));
+      t.fill(me + i);
       group.all_reduce(t, ReduceOp::max).synchronize();
-      EXPECT_EQ(gpus.floats(t), of(100, static_cast<float>(2 + i)));
+      EXPECT_EQ(floats(t), of(100, static_cast<float>(2 + i)));
     }
   });
 }
@@ -66,7 +66,7 @@ TEST(NcclGroup, OverAPartHasItsGlobalRanksAndKnowsWhoIsOutside) {
       [&](ProcessGroup& everybody) {
         const int me = everybody.rank();
         const auto part = everybody.new_group({3, 1});
-        const auto group = make_nccl_group(gpus, part, {DeviceType::cuda, me}, test::late);
+        const auto group = make_nccl_group(gpus, part, device_of(me), test::late);
         EXPECT_EQ(group->ranks(), (std::vector<int>{3, 1}));
         EXPECT_EQ(group->size(), 2);
         EXPECT_EQ(group->group_rank(1), 1);
@@ -77,9 +77,9 @@ TEST(NcclGroup, OverAPartHasItsGlobalRanksAndKnowsWhoIsOutside) {
         } else {
           EXPECT_EQ(group->rank(), me == 3 ? 0 : 1);
           EXPECT_STREQ(group->backend(), "nccl");
-          const auto t = gpus->tensor(me, of(5, static_cast<float>(me)));
+          const auto t = on_device(me, of(5, static_cast<float>(me)));
           group->all_reduce(t, ReduceOp::sum).synchronize();
-          EXPECT_EQ(gpus->floats(t), of(5, 4.0F));
+          EXPECT_EQ(floats(t), of(5, 4.0F));
           const auto one = group->new_group({0});
           EXPECT_EQ(one->ranks(), std::vector<int>{3});
           EXPECT_EQ(one->rank(), me == 3 ? 0 : -1);
@@ -89,22 +89,22 @@ TEST(NcclGroup, OverAPartHasItsGlobalRanksAndKnowsWhoIsOutside) {
         group->close();
       },
       test::late);
-  gpus->end();
   for (const auto& violation : gpus->violations()) ADD_FAILURE() << violation;
 }
 
 TEST(NcclGroup, ACoalescedSynchronizeHoldsTheHost) {
-  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(2, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
-    const auto a = gpus.tensor(me, of(10, 1.0F)), b = gpus.tensor(me, of(20, 2.0F));
+    const auto a = on_device(me, of(10, 1.0F)), b = on_device(me, of(20, 2.0F));
     Coalescing batch(group);
     static_cast<void>(group.all_reduce(a, ReduceOp::sum));
     static_cast<void>(group.all_reduce(b, ReduceOp::sum));
     Work work = batch.end();
     work.synchronize();
     EXPECT_TRUE(work.test());
-    EXPECT_EQ(static_cast<const float*>(a.data())[9], 2.0F);  // no stream was waited for
-    EXPECT_EQ(static_cast<const float*>(b.data())[19], 4.0F);
+    const StreamGuard another(Stream::from_pool(device_of(me)));  // which waits for nothing
+    EXPECT_EQ(floats(a), of(10, 2.0F));
+    EXPECT_EQ(floats(b), of(20, 4.0F));
   });
 }
 
@@ -114,8 +114,8 @@ TEST(NcclGroup, ABatchIsOneGroupOfCalls) {
       2,
       [](ProcessGroup& group, StandIn& here) {
         const int me = group.rank(), other = 1 - me;
-        const auto out = here.tensor(me, of(50, static_cast<float>(me)));
-        const auto in = here.tensor(me, of(50, -1.0F)), sum = here.tensor(me, of(5, 1.0F));
+        const auto out = on_device(me, of(50, static_cast<float>(me)));
+        const auto in = on_device(me, of(50, -1.0F)), sum = on_device(me, of(5, 1.0F));
         const auto on_host = Tensor::zeros({3});
         const std::vector<P2POp> of_hosts{{P2POp::Kind::isend, Tensor::full({3}, me), other},
                                           {P2POp::Kind::irecv, on_host, other}};
@@ -128,8 +128,8 @@ TEST(NcclGroup, ABatchIsOneGroupOfCalls) {
         EXPECT_EQ(here.calls("ncclGroupStart"), 0);
         test::meet(group);
         batch.end().wait();
-        EXPECT_EQ(here.floats(in), of(50, static_cast<float>(other)));
-        EXPECT_EQ(here.floats(sum), of(5, 2.0F));
+        EXPECT_EQ(floats(in), of(50, static_cast<float>(other)));
+        EXPECT_EQ(floats(sum), of(5, 2.0F));
       },
       test::late, gpus);
   EXPECT_EQ(gpus->calls("ncclGroupStart"), 2);  // one a rank
@@ -138,35 +138,35 @@ TEST(NcclGroup, ABatchIsOneGroupOfCalls) {
 
 // NCCL keeps an open group by thread: calls on another communicator would go into it.
 TEST(NcclGroup, BatchesOfSeveralGroupsMayBeOpenAtOnce) {
-  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(2, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
     const auto second = group.split(0, me);
-    const auto a = gpus.tensor(me, of(8, 1.0F)), b = gpus.tensor(me, of(8, 2.0F)),
-               c = gpus.tensor(me, of(8, 3.0F));
+    const auto a = on_device(me, of(8, 1.0F)), b = on_device(me, of(8, 2.0F)),
+               c = on_device(me, of(8, 3.0F));
     Coalescing one(group), two(*second);
     static_cast<void>(group.all_reduce(a, ReduceOp::sum));
     static_cast<void>(second->all_reduce(b, ReduceOp::sum));
     static_cast<void>(group.all_reduce(c, ReduceOp::sum));
     Work first = one.end();
     first.wait();  // while the other is open
-    EXPECT_EQ(gpus.floats(a), of(8, 2.0F));
-    EXPECT_EQ(gpus.floats(c), of(8, 6.0F));
+    EXPECT_EQ(floats(a), of(8, 2.0F));
+    EXPECT_EQ(floats(c), of(8, 6.0F));
     two.end().wait();
-    EXPECT_EQ(gpus.floats(b), of(8, 4.0F));
+    EXPECT_EQ(floats(b), of(8, 4.0F));
     second->close();
   });
 }
 
 TEST(NcclGroup, ABatchLeftByAnExceptionLeavesNothingOpen) {
-  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(2, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
     const auto second = group.split(0, me);
-    const auto t = gpus.tensor(me, of(8, 1.0F));
+    const auto t = on_device(me, of(8, 1.0F));
     const std::vector<P2POp> wrong{{P2POp::Kind::isend, t, 7}};
     EXPECT_THROW(static_cast<void>(batch_isend_irecv(group, wrong)), ShapeError);
     second->all_reduce(t, ReduceOp::sum).wait();
     group.all_reduce(t, ReduceOp::sum).wait();
-    EXPECT_EQ(gpus.floats(t), of(8, 4.0F));
+    EXPECT_EQ(floats(t), of(8, 4.0F));
     second->close();
   });
 }
@@ -176,17 +176,17 @@ TEST(NcclGroup, GoesOnWhereNcclTakesItsTime) {
   gpus->polls = 7;
   on_ranks(
       3,
-      [](ProcessGroup& group, StandIn& here) {
+      [](ProcessGroup& group, StandIn&) {
         const int me = group.rank();
         std::vector<Tensor> tensors;
         std::vector<Work> works;
         for (int i = 0; i < 10; ++i) {
-          tensors.push_back(here.tensor(me, of(64, static_cast<float>(i))));
+          tensors.push_back(on_device(me, of(64, static_cast<float>(i))));
           works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum));
         }
         for (std::size_t i = 10; i-- > 0;) {
           works[i].wait();
-          EXPECT_EQ(here.floats(tensors[i]), of(64, 3.0F * static_cast<float>(i)));
+          EXPECT_EQ(floats(tensors[i]), of(64, 3.0F * static_cast<float>(i)));
         }
         group.close();
       },
@@ -195,14 +195,13 @@ TEST(NcclGroup, GoesOnWhereNcclTakesItsTime) {
   EXPECT_EQ(gpus->calls("ncclCommDestroy"), 3);
 }
 
-// Each rank makes the calls on its groups in another order. A device that runs one kernel at a time
-// would wait for ever for a peer that runs another one.
+// Each rank makes the calls on its groups in another order. A device would wait for ever for a peer
+// that runs another kernel.
 TEST(NcclGroup, CollectivesOfAllGroupsAreLaunchedInOneOrderOnEveryRank) {
   const auto gpus = std::make_shared<StandIn>();
-  gpus->one_kernel_at_a_time = true;
   on_ranks(
       3,
-      [](ProcessGroup& group, StandIn& here) {
+      [](ProcessGroup& group, StandIn&) {
         const int me = group.rank();
         const auto second = group.split(0, me), third = group.split(0, -me);
         const std::array<ProcessGroup*, 3> groups{&group, second.get(), third.get()};
@@ -212,12 +211,12 @@ TEST(NcclGroup, CollectivesOfAllGroupsAreLaunchedInOneOrderOnEveryRank) {
           for (std::size_t k = 0; k < 3; ++k) {
             const std::size_t g =
                 (k * static_cast<std::size_t>(1 + i % 2) + static_cast<std::size_t>(me + i)) % 3;
-            tensors[g] = here.tensor(me, of(8, static_cast<float>(g + 1)));
+            tensors[g] = on_device(me, of(8, static_cast<float>(g + 1)));
             works[g] = groups[g]->all_reduce(tensors[g], ReduceOp::sum);
           }
           for (Work& work : works) work.wait();
           for (std::size_t g = 0; g < 3; ++g) {
-            EXPECT_EQ(here.floats(tensors[g]), of(8, 3.0F * static_cast<float>(g + 1)));
+            EXPECT_EQ(floats(tensors[g]), of(8, 3.0F * static_cast<float>(g + 1)));
           }
         }
         third->close();
@@ -231,34 +230,40 @@ TEST(NcclGroup, CollectivesOfAllGroupsAreLaunchedInOneOrderOnEveryRank) {
 
 // ncclAvg multiplies by 1/3 in bf16 before it adds: 0.2 % too much.
 TEST(NcclGroup, AMeanInBf16IsTheSumScaled) {
-  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(3, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
-    const std::vector<BFloat16> elements(33, BFloat16(3.0F));
-    const auto t = gpus.tensor(me, {33}, DType::bf16), at_root = gpus.tensor(me, {33}, DType::bf16);
-    const auto rows = gpus.tensor(me, {3, 11}, DType::bf16),
-               row = gpus.tensor(me, {11}, DType::bf16);
-    for (const Tensor& input : {t, rows}) gpus.write(input, elements.data());
+    const auto t = Tensor::full({33}, 3.0, DType::bf16, device_of(me)),
+               at_root = Tensor::zeros({33}, DType::bf16, device_of(me));
+    const auto rows = Tensor::full({3, 11}, 3.0, DType::bf16, device_of(me)),
+               row = Tensor::zeros({11}, DType::bf16, device_of(me));
     group.reduce(t, at_root, 1, ReduceOp::avg).wait();
     group.all_reduce(t, ReduceOp::avg).wait();
     group.reduce_scatter(rows, row, ReduceOp::avg).wait();
     for (const Tensor& mean : {t, row, me == 1 ? at_root : t}) {
-      std::vector<BFloat16> got(static_cast<std::size_t>(mean.numel()));
-      gpus.read(mean, got.data());
-      for (const BFloat16 element : got) EXPECT_EQ(static_cast<float>(element), 3.0F);
+      for (const float element : floats(mean.to(DType::f32))) EXPECT_EQ(element, 3.0F);
     }
+  });
+}
+
+TEST(NcclGroup, AMeanInF32HasTheBitsOfTheHostsMean) {
+  on_ranks(3, [](ProcessGroup& group, StandIn&) {
+    std::vector<float> elements;
+    for (int i = 0; i < 500; ++i) {
+      elements.push_back(1.0F / static_cast<float>(3 + i * 7 % 101 + group.rank() * 13));
+    }
+    const auto host = Tensor::from(elements), device = on_device(group.rank(), elements);
+    group.all_reduce(host, ReduceOp::avg).wait();
+    group.all_reduce(device, ReduceOp::avg).wait();
+    EXPECT_EQ(floats(host), floats(device));
   });
 }
 
 TEST(NcclGroup, BitwiseReductionsOfDeviceTensorsGoByTheHost) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
-    const auto t = gpus.tensor(me, {4}, DType::i32);
-    const std::vector<std::int32_t> mine(4, me == 0 ? 5 : 6);
-    gpus.write(t, mine.data());
+    const auto t = Tensor::full({4}, me == 0 ? 5 : 6, DType::i32, device_of(me));
     group.all_reduce(t, ReduceOp::bxor).wait();
-    std::vector<std::int32_t> got(4);
-    gpus.read(t, got.data());
-    EXPECT_EQ(got, std::vector<std::int32_t>(4, 3));
+    EXPECT_EQ(t.to_vector<std::int32_t>(), std::vector<std::int32_t>(4, 3));
     Coalescing batch(group);
     static_cast<void>(group.all_reduce(t, ReduceOp::bor));
     EXPECT_THROW(group.barrier(), Error);
@@ -269,50 +274,82 @@ TEST(NcclGroup, BitwiseReductionsOfDeviceTensorsGoByTheHost) {
 }
 
 TEST(NcclGroup, HostTensorsGoByTheControlGroup) {
-  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(3, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
     EXPECT_EQ(all_reduce_scalar(group, me, ReduceOp::sum), 3.0);
     EXPECT_EQ(all_gather_object(group, std::to_string(me)),
               (std::vector<std::string>{"0", "1", "2"}));
     const auto host = group.shared_buffer({4}, DType::f32);
-    const auto device = gpus.tensor(me, of(4, 1.0F));
+    const auto device = on_device(me, of(4, 1.0F));
     host.fill(1.0);
     Work a = group.all_reduce(device, ReduceOp::sum), b = group.all_reduce(host, ReduceOp::sum);
     b.wait();
     a.wait();
     EXPECT_EQ(host.to_vector<float>(), of(4, 3.0F));
-    EXPECT_EQ(gpus.floats(device), of(4, 3.0F));
+    EXPECT_EQ(floats(device), of(4, 3.0F));
     EXPECT_STREQ(group.backend(), "nccl");
   });
 }
 
 TEST(NcclGroup, RefusesTensorsOfAnotherDeviceTagsAndAnySource) {
-  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+  on_ranks(2, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
-    const auto here = gpus.tensor(me, of(4, 1.0F)), there = gpus.tensor(1 - me, of(4, 1.0F));
+    const auto here = on_device(me, of(4, 1.0F)), there = on_device(1 - me, of(4, 1.0F));
     EXPECT_THROW(static_cast<void>(group.all_reduce(there, ReduceOp::sum)), ShapeError);
     EXPECT_THROW(static_cast<void>(group.all_reduce(Tensor::zeros({4}), here, ReduceOp::sum)),
                  ShapeError);
     EXPECT_THROW(static_cast<void>(group.isend(here, 1 - me, 3)), ShapeError);
     EXPECT_THROW(static_cast<void>(group.irecv(here, any_source)), ShapeError);
     group.all_reduce(here, ReduceOp::sum).wait();
-    EXPECT_EQ(gpus.floats(here), of(4, 2.0F));
+    EXPECT_EQ(floats(here), of(4, 2.0F));
   });
 }
 
 TEST(NcclGroup, EventsAreMadeOnceAndUsedAgain) {
-  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
-    const auto t = gpus.tensor(group.rank(), of(16, 0.0F));
-    for (int i = 0; i < 200; ++i) group.all_reduce(t, ReduceOp::sum).synchronize();
-    EXPECT_LE(gpus.events_made(), 8);  // of both ranks
-  });
+  EventPool pool(device_of(0));
+  DeviceEvent* const first = pool.take();
+  DeviceEvent* const second = pool.take();
+  EXPECT_NE(first, second);
+  pool.give(first);
+  EXPECT_EQ(pool.take(), first);
+}
+
+TEST(NcclGroup, ASplitIsOneOfNccls) {
+  for (const bool has_split : {true, false}) {
+    const auto gpus = std::make_shared<StandIn>();
+    gpus->has_split = has_split;
+    on_ranks(
+        4,
+        [](ProcessGroup& group, StandIn&) {
+          const int me = group.rank();
+          const auto busy = on_device(me, of(100, 1.0F));
+          group.all_reduce(busy, ReduceOp::sum).wait();  // which a split must not meet
+          const auto part = group.split(me == 3 ? -1 : me % 2, -me);
+          if (me == 3) {
+            EXPECT_EQ(part->rank(), -1);
+          } else {
+            EXPECT_EQ(part->ranks(), me == 1 ? std::vector<int>{1} : (std::vector<int>{2, 0}));
+            const auto t = on_device(me, of(8, static_cast<float>(me + 1)));
+            const auto rows = Tensor::zeros({part->size(), 8}, DType::f32, device_of(me));
+            part->all_gather(t, rows).wait();
+            part->all_reduce(t, ReduceOp::sum).wait();
+            EXPECT_EQ(floats(t), of(8, me == 1 ? 2.0F : 4.0F));
+            EXPECT_EQ(floats(rows).front(), me == 1 ? 2.0F : 3.0F);
+            part->close();
+          }
+          EXPECT_EQ(floats(busy), of(100, 4.0F));
+        },
+        test::late, gpus);
+    EXPECT_EQ(gpus->calls("ncclCommSplit"), has_split ? 4 : 0);
+    EXPECT_EQ(gpus->calls("ncclCommInitRankConfig"), has_split ? 4 : 7);
+  }
 }
 
 TEST(NcclGroup, OperationsAreInTheFlightRecorder) {
   const auto recorder = FlightRecorder::open({.job = 5, .rank = 0, .size = 1}, "");
   ASSERT_TRUE(recorder);
-  on_ranks(1, [&](ProcessGroup& group, StandIn& gpus) {
-    const auto t = gpus.tensor(0, of(16, 0.0F));
+  on_ranks(1, [&](ProcessGroup& group, StandIn&) {
+    const auto t = on_device(0, of(16, 0.0F));
     group.all_reduce(t, ReduceOp::max).synchronize();
     const FlightRing ring = read_flight_ring(recorder->path());
     ASSERT_EQ(ring.groups.size(), 1U);
@@ -344,6 +381,16 @@ TEST(MakeGroup, IsTheHostsGroupForADeviceThatNcclDoesNotServe) {
   });
 }
 
+TEST(MakeGroup, IsAnNcclGroupForDevicesThatTestsServe) {
+  use_nccl_api(std::make_shared<StandIn>());
+  run_ranks_as_threads(2, [](ProcessGroup& control) {
+    const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
+    EXPECT_STREQ(make_group(shared, device_of(control.rank()))->backend(), "nccl");
+    EXPECT_EQ(make_group(shared, device_of(1)), shared);  // they share it
+  });
+  use_nccl_api(nullptr);
+}
+
 TEST(MakeGroup, RefusesRanksOnDevicesOfTwoKinds) {
   run_ranks_as_threads(3, [](ProcessGroup& control) {
     const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
@@ -356,17 +403,16 @@ TEST(MakeGroup, RefusesRanksOnDevicesOfTwoKinds) {
 
 TEST(NcclGroup, ARankWithoutItsDeviceIsASentenceOnEveryRank) {
   const auto gpus = std::make_shared<StandIn>();
-  gpus->devices = 1;
-  run_ranks_as_threads(2, [&](ProcessGroup& control) {
-    try {
-      static_cast<void>(test::nccl_group(gpus, control));
-      ADD_FAILURE() << "there is one device for two ranks";
-    } catch (const InputError& error) {
-      const std::string message = error.what();
+  for (const Device missing : {Device{DeviceType::sim, 9}, Device{DeviceType::cuda, 0}}) {
+    run_ranks_as_threads(2, [&](ProcessGroup& control) {
+      const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
+      const Device device = control.rank() == 1 ? missing : device_of(0);
+      const auto message = test::message_of<InputError>(
+          [&] { static_cast<void>(make_nccl_group(gpus, shared, device, test::late)); });
       EXPECT_NE(message.find("but rank 1"), std::string::npos) << message;
-      EXPECT_NE(message.find("cuda:1"), std::string::npos) << message;
-    }
-  });
+      EXPECT_NE(message.find(to_string(missing)), std::string::npos) << message;
+    });
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <comm/nccl/stand_in.hpp>
@@ -14,24 +15,38 @@ inline const GroupOptions soon{.timeout = std::chrono::milliseconds(300)};
 inline const GroupOptions late{.timeout = std::chrono::seconds(60)};
 
 /// What a rank does with its nccl group, whose device has the rank's number.
-using OnRank = std::function<void(ProcessGroup& group, StandIn& gpus)>;
+using OnRank = std::function<void(ProcessGroup& group, StandIn& nccl)>;
 
-/// Runs `claim` on ranks that are threads, over a control group of threads, with `gpus` in NCCL's
-/// place; afterwards nothing may have been done that the real ones would not forgive.
+/// Runs `claim` on ranks that are threads, over a control group of threads, with `nccl` in NCCL's
+/// place; afterwards nothing may have been done that the real one would not forgive.
 void on_ranks(int ranks, const OnRank& claim, const GroupOptions& options = late,
-              std::shared_ptr<StandIn> gpus = std::make_shared<StandIn>());
+              std::shared_ptr<StandIn> nccl = std::make_shared<StandIn>());
+
+/// on_ranks() for a claim that throws where ranks of a busy machine miss the deadline before they
+/// are to: then with a longer one.
+void on_ranks_soon(int ranks, const OnRank& claim, Contract contract = Contract::hash);
+
+void expect_in(const std::string& message, const std::string& part);
 
 /// A group over `control`, a reference to the rank's own.
-[[nodiscard]] std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<StandIn>& gpus,
+[[nodiscard]] std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<StandIn>& nccl,
                                                        ProcessGroup& control,
                                                        const GroupOptions& options = late);
 
+[[nodiscard]] inline Device device_of(int rank) { return {DeviceType::sim, rank}; }
+[[nodiscard]] inline Tensor on_device(int rank, const std::vector<float>& elements) {
+  return Tensor::from(elements, {static_cast<std::int64_t>(elements.size())}, device_of(rank));
+}
 /// So many elements of that value.
 [[nodiscard]] inline std::vector<float> of(std::size_t count, float value) {
   return std::vector<float>(count, value);
 }
+[[nodiscard]] inline std::vector<float> floats(const Tensor& t) { return t.to_vector<float>(); }
 
 /// Returns when every rank is here, whatever its device does.
 void meet(ProcessGroup& group);
+
+/// From here on, on every rank, rank 1's device runs no kernel of NCCL's.
+void stop_device(ProcessGroup& group, StandIn& nccl);
 
 }  // namespace lockstep::test

@@ -2,131 +2,136 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include <comm/nccl/mailboxes.hpp>
 #include <lockstep/comm/node/reduce_ranks.hpp>
-#include <lockstep/tensor/half.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
 
 namespace lockstep::test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr auto refused = static_cast<NcclStatus>(4), remote_error = static_cast<NcclStatus>(6);
 
-constexpr std::chrono::microseconds latency{10};  // of everything on a device
+/// The thread's open ncclGroup.
+struct Opened {
+  int depth = 0;
+  bool has_failed = false;
+  NcclApi::Comm comm = nullptr;
+};
+thread_local Opened opened;
 
-thread_local int current = 0;  // device of this thread
+/// What a rank brings to a split.
+struct Place {
+  int colour, key;
+};
+
+std::byte* for_kernels(const void* data) {
+  auto* const address = const_cast<void*>(data);
+  return static_cast<std::byte*>(SimulatedRuntime::instance().kernel_address(address));
+}
 
 template <class T>
-void scale_all(void* data, std::int64_t count, double factor) {
-  T* const elements = static_cast<T*>(data);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (std::is_same_v<T, double>) {
-      elements[i] *= factor;
-    } else {
-      elements[i] = T(static_cast<float>(elements[i]) * static_cast<float>(factor));
-    }
-  }
+T from_bytes(std::span<const std::byte> bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
 }
 
 }  // namespace
 
 struct StandIn::Call {
-  enum class Kind { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
-  Kind kind = Kind::all_reduce;
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::int64_t count = 0;
-  DType dtype = DType::f32;
-  ReduceOp op = ReduceOp::sum;
-  int root = 0;  // or peer
-  bool over = false;
+  enum class Kind : int {
+    all_reduce,
+    reduce,
+    broadcast,
+    all_gather,
+    reduce_scatter,
+    send,
+    receive
+  };
+  /// What calls that meet have in common; the bytes begin behind it.
+  struct Head {
+    Kind kind = Kind::all_reduce;
+    DType dtype = DType::f32;
+    int root = 0;  // or peer
+    std::int64_t count = 0;
 
-  [[nodiscard]] bool is_message() const { return kind >= Kind::send; }
-  [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(count) * size_of(dtype);
+    [[nodiscard]] std::size_t bytes() const {
+      return static_cast<std::size_t>(count) * size_of(dtype);
+    }
+    [[nodiscard]] bool meets(const Head& other) const {
+      return kind == other.kind && bytes() == other.bytes() && root == other.root;
+    }
+  };
+  static constexpr std::size_t head_bytes = 64;
+
+  Head head;
+  ReduceOp op = ReduceOp::sum;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  int number = 0;  // of the communicator's collectives; of its messages to or from the peer
+
+  [[nodiscard]] bool is_message() const { return head.kind >= Kind::send; }
+  /// What this rank brings.
+  [[nodiscard]] std::size_t brought(int rank, int size) const {
+    switch (head.kind) {
+      case Kind::reduce_scatter:
+        return head.bytes() * static_cast<std::size_t>(size);
+      case Kind::broadcast:
+        return rank == head.root ? head.bytes() : 0;
+      case Kind::receive:
+        return 0;
+      default:
+        return head.bytes();
+    }
   }
-  [[nodiscard]] bool meets(const Call& other) const {
-    return kind == other.kind && count == other.count && dtype == other.dtype && op == other.op &&
-           root == other.root;
-  }
-  /// Bytes from `data` that the call may read or write.
-  [[nodiscard]] bool touches(const std::byte* begin, const std::byte* end, int ranks) const {
-    const std::size_t in =
-        kind == Kind::reduce_scatter ? bytes() * static_cast<std::size_t>(ranks) : bytes();
-    const std::size_t out =
-        kind == Kind::all_gather ? bytes() * static_cast<std::size_t>(ranks) : bytes();
-    const auto within = [&](const void* data, std::size_t size) {
-      const auto* first = static_cast<const std::byte*>(data);
-      return first && first < end && begin < first + size;
-    };
-    return within(input, in) || within(output, out);
+  [[nodiscard]] std::string box(int from, int to) const {
+    const std::string end = std::to_string(number) + "." + std::to_string(from);
+    return is_message() ? "m" + end + "." + std::to_string(to) : "c" + end;
   }
 };
 
 struct StandIn::Kernel {
   std::vector<Call> calls;
-  Queue* queue = nullptr;
-  bool posted = false;
+  RuntimeStream* stream = nullptr;
+  std::optional<bool> meets;  // once all have come: whether it fits theirs; else it never ends
 };
 
 struct StandIn::Communicator {
-  Ranks* ranks = nullptr;
-  int rank = 0;
-  int device = 0;
+  Mailboxes boxes{""};
+  std::string name;
+  int rank = 0, size = 0, device = 0;
   int polls = 0;  // of in_progress that are left
   bool settled = true;
-  bool finalized = false, freed = false, aborted = false;
-  std::deque<std::shared_ptr<Kernel>> taken;    // by the host, not on a stream yet
-  std::deque<std::shared_ptr<Kernel>> running;  // on its stream
+  bool finalized = false, freed = false;
+  std::atomic<bool> aborted = false;
+  int collectives = 0, splits = 0;
+  std::map<int, int> sent, received;          // by peer
+  std::deque<std::shared_ptr<Kernel>> taken;  // by the host, not on a stream yet
+  int running = 0;                            // on its stream
+  std::vector<std::string> read_by_all;       // its boxes, once all ranks have gone on
+  struct Split {
+    int number, colour;
+    Comm* part;
+  };
+  std::unique_ptr<Split> split;
+
+  void bring(const Kernel& kernel) const;
+  void carry_out(const Kernel& kernel);
+  void reduce(const Call& call, std::size_t block, void* output) const;
 };
-
-struct StandIn::Ranks {
-  std::uint64_t number = 0;
-  int size = 0;
-  std::vector<std::deque<Call*>> collectives;                        // by rank, oldest first
-  std::map<std::pair<int, int>, std::deque<Call*>> sends, receives;  // by sender and receiver
-};
-
-struct StandIn::Mark {
-  std::uint64_t asked = 0, reached = 0;
-};
-
-struct StandIn::Queue {
-  int device = 0;
-  bool gone = false;
-  std::deque<std::pair<Clock::time_point, std::function<bool()>>> tasks;
-};
-
-struct StandIn::Memory {
-  StandIn* owner = nullptr;
-  std::vector<std::byte> bytes;
-};
-
-namespace {
-
-/// The thread's open ncclGroup.
-struct Opened {
-  int depth = 0;
-  NcclApi::Comm comm = nullptr;
-};
-thread_local Opened opened;
-
-}  // namespace
-
-StandIn::StandIn() : device_([this](const std::stop_token& stop) { work(stop); }) {}
 
 StandIn::~StandIn() { end(); }
 
 void StandIn::end() {
-  let_go();
-  device_.request_stop();
-  if (device_.joinable()) device_.join();
-}
-
-void StandIn::let_go() {
   {
     const Lock lock(mutex_);
-    let_go_ = true;
+    is_over_ = true;
+    for (const auto& [handle, comm] : communicators_) comm->aborted = true;
   }
   changed_.notify_all();
 }
@@ -147,248 +152,99 @@ std::vector<std::string> StandIn::violations() const {
   return violations_;
 }
 
-std::vector<std::uint64_t> StandIn::launches(int device) const {
+std::vector<std::string> StandIn::launches(int device) const {
   const Lock lock(mutex_);
   const auto found = launches_.find(device);
-  return found == launches_.end() ? std::vector<std::uint64_t>{} : found->second;
+  return found == launches_.end() ? std::vector<std::string>{} : found->second;
 }
 
-NcclStatus StandIn::note(const std::string& name, const Lock& /*lock*/) {
+NcclStatus StandIn::note(const std::string& name, int device, const Lock& /*lock*/) {
   ++calls_[name];
-  auto refusal = refusals_.find({name, current});
+  auto refusal = refusals_.find({name, device});
   if (refusal == refusals_.end() || refusal->second == 0) return NcclStatus::success;
   --refusal->second;
-  return static_cast<NcclStatus>(4);
+  return refused;
 }
 
 void StandIn::violate(const std::string& what, const Lock& /*lock*/) {
   violations_.push_back(what);
 }
 
-// --- the device
-
-void StandIn::work(const std::stop_token& stop) {
-  Lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    if (!work_once(lock)) changed_.wait_for(lock, latency);
-  }
+StandIn::Communicator& StandIn::known(Comm comm, const Lock& lock) {
+  Communicator& known = *communicators_.at(comm);
+  if (known.freed) violate("a communicator was used after it was freed", lock);
+  return known;
 }
 
-bool StandIn::work_once(const Lock& /*lock*/) {
-  bool any = false;
-  for (const auto& queue : queues_) {
-    if (queue->device == stopped_device) continue;
-    while (!queue->tasks.empty() && queue->tasks.front().first <= Clock::now() &&
-           queue->tasks.front().second()) {
-      queue->tasks.pop_front();
-      any = true;
-    }
-  }
-  if (any) changed_.notify_all();
-  return any;
-}
-
-void StandIn::enqueue(Queue& queue, std::function<bool()> task, const Lock& /*lock*/) {
-  queue.tasks.emplace_back(Clock::now() + latency, std::move(task));
-  changed_.notify_all();
-}
-
-StandIn::Queue& StandIn::queue_of(Stream stream, const Lock& lock) {
-  if (stream) {
-    auto& queue = *reinterpret_cast<Queue*>(stream);
-    if (queue.gone) violate("a stream was used after it was destroyed", lock);
-    if (queue.device != current) violate("a stream was used on another device than its own", lock);
-    return queue;
-  }
-  Queue*& queue = default_queues_[current];
-  if (!queue) {
-    queue = queues_.emplace_back(std::make_unique<Queue>()).get();
-    queue->device = current;
-  }
-  return *queue;
-}
-
-Tensor StandIn::tensor(int device, const Shape& shape, DType dtype) {
-  const Lock lock(mutex_);
-  auto& memory = *memories_.emplace_back(std::make_unique<Memory>());
-  memory.owner = this;
-  memory.bytes.assign(static_cast<std::size_t>(shape.numel()) * size_of(dtype) + 64,
-                      std::byte{0x5A});
-  auto storage = Storage::borrow(memory.bytes.data(), memory.bytes.size(),
-                                 {DeviceType::cuda, device}, released, &memory);
-  return Tensor::over(std::move(storage), 0, shape, dtype);
-}
-
-/// The bytes themselves stay: what still uses them shows as a violation, not as a crash.
-void StandIn::released(void* data, void* context) noexcept {
-  auto& memory = *static_cast<Memory*>(context);
-  StandIn& self = *memory.owner;
-  const Lock lock(self.mutex_);
-  const auto* begin = static_cast<const std::byte*>(data);
-  for (const auto& comm : self.communicators_) {
-    for (const auto* kernels : {&comm->taken, &comm->running}) {
-      for (const auto& kernel : *kernels) {
-        for (const Call& call : kernel->calls) {
-          if (!comm->aborted && call.touches(begin, begin + memory.bytes.size(), comm->ranks->size))
-            self.violate("memory was freed that a kernel was still to use", lock);
-        }
-      }
-    }
-  }
-}
-
-Tensor StandIn::tensor(int device, const std::vector<float>& elements) {
-  Tensor t = tensor(device, {static_cast<std::int64_t>(elements.size())}, DType::f32);
-  write(t, elements.data());
-  return t;
-}
-
-void StandIn::write(const Tensor& t, const void* from) {
-  const int before = std::exchange(current, t.device().index);
-  copy(t.data(), from, t.bytes());
-  current = before;
-}
-
-void StandIn::read(const Tensor& t, void* to) {
-  const int before = std::exchange(current, t.device().index);
-  copy(to, t.data(), t.bytes());
-  current = before;
-}
-
-std::vector<float> StandIn::floats(const Tensor& t) {
-  std::vector<float> elements(static_cast<std::size_t>(t.numel()));
-  read(t, elements.data());
-  return elements;
-}
-
-void StandIn::launch(int device, std::function<void()> kernel) {
-  const Lock lock(mutex_);
-  const int before = std::exchange(current, device);
-  enqueue(
-      queue_of(nullptr, lock),
-      [kernel = std::move(kernel)] {
-        kernel();
-        return true;
-      },
-      lock);
-  current = before;
-}
-
-void StandIn::copy(void* to, const void* from, std::size_t bytes) {
-  Lock lock(mutex_);
-  const auto over = std::make_shared<bool>(false);
-  enqueue(
-      queue_of(nullptr, lock),
-      [=] {
-        if (bytes > 0) std::memcpy(to, from, bytes);
-        return *over = true;
-      },
-      lock);
-  changed_.wait(lock, [&] { return *over; });
-}
-
-void StandIn::scale(void* data, std::int64_t count, DType dtype, double factor, Stream stream) {
-  const Lock lock(mutex_);
-  if (note("cublasScalEx", lock) != NcclStatus::success) throw GpuError("cublasScalEx: refused");
-  enqueue(
-      queue_of(stream, lock),
-      [=] {
-        if (dtype == DType::f64) scale_all<double>(data, count, factor);
-        if (dtype == DType::f32) scale_all<float>(data, count, factor);
-        if (dtype == DType::f16) scale_all<Float16>(data, count, factor);
-        if (dtype == DType::bf16) scale_all<BFloat16>(data, count, factor);
-        return true;
-      },
-      lock);
-}
-
-int StandIn::device_count() { return devices; }
-int StandIn::current_device() { return current; }
-void StandIn::set_device(int index) { current = index; }
-
-NcclApi::Stream StandIn::make_stream() {
-  const Lock lock(mutex_);
-  Queue* queue = queues_.emplace_back(std::make_unique<Queue>()).get();
-  queue->device = current;
-  return reinterpret_cast<Stream>(queue);
-}
-
-void StandIn::destroy(Stream stream) noexcept {
-  const Lock lock(mutex_);
-  reinterpret_cast<Queue*>(stream)->gone = true;
-}
-
-NcclApi::Event StandIn::make_event() {
-  const Lock lock(mutex_);
-  ++calls_["cudaEventCreate"];
-  auto mark = std::make_shared<Mark>();
-  const auto event = reinterpret_cast<Event>(mark.get());
-  marks_[event] = std::move(mark);
-  return event;
-}
-
-void StandIn::destroy(Event event) noexcept {
-  const Lock lock(mutex_);
-  ++calls_["cudaEventDestroy"];
-  marks_.erase(event);
-}
-
-void StandIn::record(Event event, Stream stream) {
-  const Lock lock(mutex_);
-  if (note("cudaEventRecord", lock) != NcclStatus::success) {
-    throw GpuError("cudaEventRecord: refused");
-  }
-  const auto mark = marks_.at(event);
-  enqueue(
-      queue_of(stream, lock),
-      [mark, generation = ++mark->asked] {
-        mark->reached = generation;
-        return true;
-      },
-      lock);
-}
-
-void StandIn::make_wait(Stream stream, Event event) {
-  const Lock lock(mutex_);
-  const auto mark = marks_.at(event);
-  enqueue(
-      queue_of(stream, lock),
-      [mark, generation = mark->asked] { return mark->reached >= generation; }, lock);
-}
-
-bool StandIn::is_over(Event event) {
-  const Lock lock(mutex_);
-  const Mark& mark = *marks_.at(event);
-  return mark.reached == mark.asked;
-}
-
-// --- NCCL
+// --- communicators
 
 NcclStatus StandIn::make_id(NcclId& id) {
   const Lock lock(mutex_);
-  ++ids_;
-  std::memcpy(id.data(), &ids_, sizeof ids_);
-  return note("ncclGetUniqueId", lock);
+  const Mailboxes boxes = Mailboxes::make();
+  id.fill('\0');
+  std::ranges::copy(boxes.folder(), id.begin());
+  return note("ncclGetUniqueId", -1, lock);
 }
 
-NcclStatus StandIn::init(Comm& comm, int size, const NcclId& id, int rank) {
+NcclApi::Comm StandIn::add_communicator(std::string folder, int size, int rank, int device,
+                                        const Lock& /*lock*/) {
+  auto made = std::make_shared<Communicator>();
+  made->name = folder;
+  made->boxes = Mailboxes(std::move(folder));
+  made->rank = rank;
+  made->size = size;
+  made->device = device;
+  const Comm comm = reinterpret_cast<Comm>(made.get());
+  communicators_[comm] = std::move(made);
+  return comm;
+}
+
+NcclStatus StandIn::init(Comm& comm, int size, const NcclId& id, int rank, int device) {
   const Lock lock(mutex_);
-  if (const auto status = note("ncclCommInitRankConfig", lock); status != NcclStatus::success) {
-    return status;
+  const NcclStatus status = note("ncclCommInitRankConfig", device, lock);
+  if (status != NcclStatus::success) return status;
+  comm = add_communicator(id.data(), size, rank, device, lock);
+  return begin_settling(known(comm, lock), lock);
+}
+
+NcclStatus StandIn::split(Comm handle, int colour, int key, Comm& part) {
+  const Lock lock(mutex_);
+  Communicator& parent = known(handle, lock);
+  const NcclStatus status = note("ncclCommSplit", parent.device, lock);
+  if (status != NcclStatus::success) return status;
+  if (parent.running > 0 || !parent.taken.empty()) {
+    violate("a communicator was split with work in flight", lock);
   }
-  auto& ranks = ranks_[id];
-  if (!ranks) {
-    ranks = std::make_unique<Ranks>();
-    ranks->size = size;
-    std::memcpy(&ranks->number, id.data(), sizeof ranks->number);
-    ranks->collectives.resize(static_cast<std::size_t>(size));
+  if (!parent.settled) violate("ncclCommSplit while NCCL is still at work", lock);
+  parent.split = std::make_unique<Communicator::Split>(parent.splits++, colour, &part);
+  const Place mine{colour, key};
+  parent.boxes.put("s" + std::to_string(parent.split->number) + "." + std::to_string(parent.rank),
+                   std::as_bytes(std::span(&mine, 1)));
+  static_cast<void>(begin_settling(parent, lock));
+  parent.settled = false;
+  return NcclStatus::in_progress;
+}
+
+/// Whether all ranks have come to it; then the part is there.
+bool StandIn::go_on_with_split(Communicator& parent, const Lock& lock) {
+  const auto& split = *parent.split;
+  std::vector<std::pair<int, int>> members;  // key, rank
+  for (int r = 0; r < parent.size; ++r) {
+    const std::string box = "s" + std::to_string(split.number) + "." + std::to_string(r);
+    if (!parent.boxes.has(box)) return false;
+    const auto [colour, key] = from_bytes<Place>(parent.boxes.read(box));
+    if (colour == split.colour) members.emplace_back(key, r);
   }
-  auto& made = *communicators_.emplace_back(std::make_unique<Communicator>());
-  made.ranks = ranks.get();
-  made.rank = rank;
-  made.device = current;
-  comm = reinterpret_cast<Comm>(&made);
-  return begin_settling(made, lock);
+  if (split.colour >= 0) {
+    std::ranges::sort(members);
+    const auto mine = std::ranges::find(members, parent.rank, &std::pair<int, int>::second);
+    const Mailboxes boxes = parent.boxes.beside("s" + std::to_string(split.number) + "." +
+                                                std::to_string(split.colour));
+    *split.part = add_communicator(boxes.folder(), static_cast<int>(members.size()),
+                                   static_cast<int>(mine - members.begin()), parent.device, lock);
+  }
+  parent.split = nullptr;
+  return true;
 }
 
 NcclStatus StandIn::begin_settling(Communicator& comm, const Lock& /*lock*/) {
@@ -398,40 +254,39 @@ NcclStatus StandIn::begin_settling(Communicator& comm, const Lock& /*lock*/) {
 }
 
 NcclStatus StandIn::async_status(Comm handle) {
-  const Lock lock(mutex_);
-  auto& comm = *reinterpret_cast<Communicator*>(handle);
-  if (comm.freed) violate("a communicator was asked after it was freed", lock);
-  if (comm.device == device_that_fails) return static_cast<NcclStatus>(6);
+  Lock lock(mutex_);
+  Communicator& comm = known(handle, lock);
+  if (comm.device == device_that_fails) return remote_error;
   if (comm.settled) return NcclStatus::success;
   if (never_settles || comm.polls-- > 0) return NcclStatus::in_progress;
+  if (comm.split && !go_on_with_split(comm, lock)) return NcclStatus::in_progress;
   comm.settled = true;
-  start_kernel(comm, lock);
+  start_kernels(comm, lock);
   return NcclStatus::success;
 }
 
 NcclStatus StandIn::finalize(Comm handle) {
   const Lock lock(mutex_);
-  auto& comm = *reinterpret_cast<Communicator*>(handle);
-  if (!comm.running.empty() || !comm.taken.empty()) {
+  Communicator& comm = known(handle, lock);
+  if (comm.running > 0 || !comm.taken.empty()) {
     violate("a communicator was finalized with work in flight", lock);
   }
   comm.finalized = true;
-  const NcclStatus status = note("ncclCommFinalize", lock);
+  const NcclStatus status = note("ncclCommFinalize", comm.device, lock);
   return status == NcclStatus::success ? begin_settling(comm, lock) : status;
 }
 
 void StandIn::free_communicator(Communicator& comm, const char* how, Lock& lock) {
-  static_cast<void>(note(how, lock));
-  if (comm.freed) violate("a communicator was freed twice", lock);
-  if (comm.device != current) violate("a communicator was freed on another device", lock);
+  static_cast<void>(note(how, comm.device, lock));
   comm.freed = true;
-  if (freeing_hangs) changed_.wait(lock, [this] { return let_go_; });
+  comm.boxes.leave(comm.rank, comm.size);
+  if (freeing_hangs) changed_.wait(lock, [this] { return is_over_; });
 }
 
 NcclStatus StandIn::destroy(Comm handle) {
   Lock lock(mutex_);
-  auto& comm = *reinterpret_cast<Communicator*>(handle);
-  if (!comm.running.empty() || !comm.taken.empty()) {
+  Communicator& comm = known(handle, lock);
+  if (comm.running > 0 || !comm.taken.empty()) {
     violate("a communicator was destroyed with work in flight", lock);
   }
   if (!comm.finalized) violate("a communicator was destroyed before it was finalized", lock);
@@ -441,220 +296,238 @@ NcclStatus StandIn::destroy(Comm handle) {
 
 NcclStatus StandIn::abort(Comm handle) {
   Lock lock(mutex_);
-  auto& comm = *reinterpret_cast<Communicator*>(handle);
+  Communicator& comm = known(handle, lock);
+  comm.taken.clear();
   free_communicator(comm, "ncclCommAbort", lock);
   comm.aborted = true;
-  comm.taken.clear();
-  changed_.notify_all();
   return NcclStatus::success;
 }
 
+// --- calls
+
 NcclStatus StandIn::group_start() {
   const Lock lock(mutex_);
-  const NcclStatus status = note("ncclGroupStart", lock);
+  const NcclStatus status = note("ncclGroupStart", -1, lock);
   if (status == NcclStatus::success) ++opened.depth;
   return status;
 }
 
 NcclStatus StandIn::group_end() {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   if (opened.depth == 0) violate("an ncclGroup was ended that was not open", lock);
   if (--opened.depth > 0) return NcclStatus::success;
-  const auto comm = std::exchange(opened.comm, nullptr);
-  const NcclStatus status = note("ncclGroupEnd", lock);
-  if (!comm) return status;
-  auto& here = *reinterpret_cast<Communicator*>(comm);
-  if (status != NcclStatus::success) {
-    here.taken.clear();
-    return status;
+  const Comm handle = std::exchange(opened.comm, nullptr);
+  if (!handle) {
+    opened.has_failed = false;
+    return note("ncclGroupEnd", -1, lock);
   }
-  const NcclStatus settling = begin_settling(here, lock);
-  if (settling == NcclStatus::success) start_kernel(here, lock);
+  Communicator& comm = known(handle, lock);
+  const bool has_failed = std::exchange(opened.has_failed, false);
+  const NcclStatus status = note("ncclGroupEnd", comm.device, lock);
+  if (has_failed || status != NcclStatus::success) {
+    comm.taken.clear();
+    return refused;
+  }
+  const NcclStatus settling = begin_settling(comm, lock);
+  if (settling == NcclStatus::success) start_kernels(comm, lock);
   return settling;
 }
 
 NcclStatus StandIn::add(Call&& call, const char* name, Comm handle, Stream stream) {
   const Lock lock(mutex_);
-  if (const auto status = note(name, lock); status != NcclStatus::success) return status;
-  auto& comm = *reinterpret_cast<Communicator*>(handle);
+  Communicator& comm = known(handle, lock);
+  if (const auto status = note(name, comm.device, lock); status != NcclStatus::success) {
+    opened.has_failed = true;
+    return status;
+  }
   if (opened.depth == 0) violate(std::string(name) + " outside of an ncclGroup", lock);
   if (opened.comm && opened.comm != handle) {
     violate(std::string(name) + " inside the open ncclGroup of another communicator", lock);
   }
-  if (comm.freed || comm.finalized) violate("a communicator was used after its end", lock);
+  if (comm.finalized) violate("a communicator was used after its end", lock);
   if (!comm.settled) violate(std::string(name) + " while NCCL is still at work", lock);
+  const int peer = call.head.root;
+  call.number = call.head.kind == Call::Kind::send      ? comm.sent[peer]++
+                : call.head.kind == Call::Kind::receive ? comm.received[peer]++
+                                                        : comm.collectives++;
   if (!opened.comm) {
     comm.taken.push_back(std::make_shared<Kernel>());
     opened.comm = handle;
   }
   Kernel& kernel = *comm.taken.back();
-  kernel.queue = &queue_of(stream, lock);
+  kernel.stream = reinterpret_cast<RuntimeStream*>(stream);
   kernel.calls.push_back(std::move(call));
   return NcclStatus::success;
 }
 
-void StandIn::start_kernel(Communicator& comm, const Lock& lock) {
-  while (!comm.taken.empty()) {
-    const auto kernel = comm.taken.front();
-    comm.taken.pop_front();
-    comm.running.push_back(kernel);
-    launches_[comm.device].push_back(comm.ranks->number);
-    enqueue(
-        *kernel->queue,
-        [this, &comm, kernel] {
-          const Lock held;  // the device's thread has it
-          return run(comm, *kernel, held);
+/// Two parts each, as the stream must not wait for others before they can read what this rank
+/// brings. Without the lock, which the runtime's thread takes.
+void StandIn::start_kernels(Communicator& comm, Lock& lock) {
+  const auto self = shared_from_this();
+  const auto here = communicators_.at(reinterpret_cast<Comm>(&comm));
+  const auto started = std::exchange(comm.taken, {});
+  for (std::size_t k = 0; k < started.size(); ++k) launches_[comm.device].push_back(comm.name);
+  comm.running += static_cast<int>(started.size());
+  lock.unlock();
+  auto& runtime = SimulatedRuntime::instance();
+  const auto is_on = [self, here] { return here->device != self->stopped_device; };
+  for (const auto& kernel : started) {
+    runtime.launch_when(
+        kernel->stream, "nccl", [here, is_on] { return here->aborted || is_on(); },
+        LateCall::of([here, kernel] { here->bring(*kernel); }));
+    runtime.launch_when(
+        kernel->stream, "nccl",
+        [self, here, kernel, is_on] {
+          return here->aborted || (is_on() && self->has_come(*here, *kernel));
         },
-        lock);
-  }
-}
-
-bool StandIn::run(Communicator& comm, Kernel& kernel, const Lock& lock) {
-  Ranks& ranks = *comm.ranks;
-  if (!kernel.posted && !comm.aborted) {
-    const auto holds_device = [&](const auto& other) {
-      return other->device == comm.device && !other->aborted &&
-             std::ranges::any_of(other->running, [](const auto& k) { return k->posted; });
-    };
-    if (one_kernel_at_a_time && std::ranges::any_of(communicators_, holds_device)) return false;
-    kernel.posted = true;
-    for (Call& call : kernel.calls) {
-      if (call.kind == Call::Kind::send) ranks.sends[{comm.rank, call.root}].push_back(&call);
-      if (call.kind == Call::Kind::receive) ranks.receives[{call.root, comm.rank}].push_back(&call);
-      if (!call.is_message()) {
-        ranks.collectives[static_cast<std::size_t>(comm.rank)].push_back(&call);
-      }
-    }
-  }
-  if (!comm.aborted) meet(ranks, lock);
-  const bool over = comm.aborted || std::ranges::all_of(kernel.calls, &Call::over);
-  if (!over) return false;
-  if (comm.aborted) {  // the others' kernels must not find its calls
-    const auto is_ours = [&](const Call* call) {
-      return std::ranges::any_of(kernel.calls, [&](const Call& own) { return &own == call; });
-    };
-    for (auto& calls : ranks.collectives) std::erase_if(calls, is_ours);
-    for (auto* ends : {&ranks.sends, &ranks.receives}) {
-      for (auto& [pair, calls] : *ends) std::erase_if(calls, is_ours);
-    }
-  }
-  std::erase_if(comm.running, [&](const auto& other) { return other.get() == &kernel; });
-  return true;
-}
-
-/// Carries out what all of its ranks have come to.
-void StandIn::meet(Ranks& ranks, const Lock& lock) {
-  for (auto& [pair, sends] : ranks.sends) {
-    auto& receives = ranks.receives[pair];
-    while (!sends.empty() && !receives.empty()) {
-      if (sends.front()->bytes() != receives.front()->bytes()) {
-        violate("a message of another length than expected", lock);
-      }
-      std::memmove(receives.front()->output, sends.front()->input,
-                   std::min(sends.front()->bytes(), receives.front()->bytes()));
-      sends.front()->over = receives.front()->over = true;
-      sends.pop_front();
-      receives.pop_front();
-    }
-  }
-  while (std::ranges::none_of(ranks.collectives, &std::deque<Call*>::empty)) {
-    std::vector<Call*> all;
-    for (auto& calls : ranks.collectives) all.push_back(calls.front());
-    const Call& first = *all.front();
-    if (!std::ranges::all_of(all, [&](const Call* call) { return call->meets(first); })) {
-      if (violations_.empty()) violate("collectives met that do not fit together", lock);
-      return;  // for ever
-    }
-    for (auto& calls : ranks.collectives) calls.pop_front();
-    const std::size_t bytes = first.bytes();
-    const auto at = [&](auto* data, std::size_t block) {
-      using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(data)>>,
-                                      const std::byte, std::byte>;
-      return static_cast<Byte*>(data) + block * bytes;
-    };
-    const auto reduce_to = [&](void* output, std::size_t block) {
-      std::vector<const void*> sources;
-      for (const Call* call : all) sources.push_back(at(call->input, block));
-      std::vector<std::byte> result(bytes + 8);
-      void* const target = result.data();
-      // A mean is for the caller to make.
-      const ReduceOp op = first.op == ReduceOp::avg ? ReduceOp::sum : first.op;
-      reduce_ranks(op, first.dtype, sources, first.count, std::span(&target, 1));
-      if (bytes > 0) std::memcpy(output, target, bytes);
-    };
-    std::vector<std::vector<std::byte>> inputs;  // outputs may be the same memory
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      Call& call = *all[r];
-      switch (first.kind) {
-        case Call::Kind::all_reduce:
-        case Call::Kind::reduce_scatter: {
-          auto& mine = inputs.emplace_back(bytes);
-          reduce_to(mine.data(), first.kind == Call::Kind::all_reduce ? 0 : r);
-          break;
-        }
-        case Call::Kind::reduce:
-          if (static_cast<int>(r) == first.root) reduce_to(call.output, 0);
-          break;
-        case Call::Kind::broadcast:
-          std::memmove(call.output, all[static_cast<std::size_t>(first.root)]->input, bytes);
-          break;
-        case Call::Kind::all_gather:
-          for (std::size_t s = 0; s < all.size(); ++s) {
-            std::memmove(at(call.output, s), all[s]->input, bytes);
+        LateCall::of([self, here, kernel] {
+          if (!here->aborted) here->carry_out(*kernel);
+          {
+            const Lock locked(self->mutex_);
+            --here->running;
           }
-          break;
-        default:
-          break;
-      }
+          self->changed_.notify_all();
+        }));
+  }
+}
+
+void StandIn::Communicator::bring(const Kernel& kernel) const {
+  if (aborted) return;
+  for (const Call& call : kernel.calls) {
+    if (call.head.kind == Call::Kind::receive) continue;
+    std::vector<std::byte> bytes(Call::head_bytes);
+    std::memcpy(bytes.data(), &call.head, sizeof call.head);
+    const std::size_t more = call.brought(rank, size);
+    if (more > 0) bytes.insert(bytes.end(), call.input, call.input + more);
+    boxes.put(call.box(rank, call.head.root), bytes);
+  }
+}
+
+bool StandIn::has_come(const Communicator& comm, Kernel& kernel) {
+  if (kernel.meets) return *kernel.meets;
+  std::vector<std::pair<const Call*, std::string>> awaited;
+  for (const Call& call : kernel.calls) {
+    if (call.head.kind == Call::Kind::receive) {
+      awaited.emplace_back(&call, call.box(call.head.root, comm.rank));
+    } else if (!call.is_message()) {
+      for (int r = 0; r < comm.size; ++r) awaited.emplace_back(&call, call.box(r, 0));
     }
-    for (std::size_t r = 0; r < inputs.size(); ++r) {
-      if (bytes > 0) std::memcpy(all[r]->output, inputs[r].data(), bytes);
+  }
+  const auto is_there = [&](const auto& entry) { return comm.boxes.has(entry.second); };
+  if (!std::ranges::all_of(awaited, is_there)) return false;
+  kernel.meets = std::ranges::all_of(awaited, [&](const auto& entry) {
+    const Call& call = *entry.first;
+    const auto theirs = from_bytes<Call::Head>(comm.boxes.read(entry.second));
+    return call.is_message() ? theirs.bytes() == call.head.bytes() : call.head.meets(theirs);
+  });
+  const Lock lock(mutex_);
+  if (!*kernel.meets && !may_misfit) violate("calls met that do not fit together", lock);
+  return *kernel.meets;
+}
+
+void StandIn::Communicator::reduce(const Call& call, std::size_t block, void* output) const {
+  std::vector<std::vector<std::byte>> brought;
+  std::vector<const void*> sources;
+  for (int r = 0; r < size; ++r) brought.push_back(boxes.read(call.box(r, 0)));
+  for (const auto& box : brought) {
+    sources.push_back(box.data() + Call::head_bytes + block * call.head.bytes());
+  }
+  // A mean is for the caller to make.
+  const ReduceOp op = call.op == ReduceOp::avg ? ReduceOp::sum : call.op;
+  reduce_ranks(op, call.head.dtype, sources, call.head.count, std::span(&output, 1));
+}
+
+void StandIn::Communicator::carry_out(const Kernel& kernel) {
+  using Kind = Call::Kind;
+  for (const std::string& box : std::exchange(read_by_all, {})) boxes.forget(box);
+  for (const Call& call : kernel.calls) {
+    const std::size_t bytes = call.head.bytes();
+    const auto take = [&](const std::string& box, std::byte* to) {
+      const auto all = boxes.read(box);
+      if (bytes > 0) std::memcpy(to, all.data() + Call::head_bytes, bytes);
+    };
+    switch (call.head.kind) {
+      case Kind::all_reduce:
+        reduce(call, 0, call.output);
+        break;
+      case Kind::reduce_scatter:
+        reduce(call, static_cast<std::size_t>(rank), call.output);
+        break;
+      case Kind::reduce:
+        if (rank == call.head.root) reduce(call, 0, call.output);
+        break;
+      case Kind::broadcast:
+        take(call.box(call.head.root, 0), call.output);
+        break;
+      case Kind::all_gather:
+        for (int r = 0; r < size; ++r) {
+          take(call.box(r, 0), call.output + static_cast<std::size_t>(r) * bytes);
+        }
+        break;
+      case Kind::receive:
+        take(call.box(call.head.root, rank), call.output);
+        boxes.forget(call.box(call.head.root, rank));
+        break;
+      case Kind::send:
+        break;
     }
-    for (Call* call : all) call->over = true;
+    if (!call.is_message()) read_by_all.push_back(call.box(rank, 0));
   }
 }
 
 bool StandIn::is_quiet_within(std::chrono::milliseconds patience) {
   Lock lock(mutex_);
   return changed_.wait_for(lock, patience, [this] {
-    return std::ranges::all_of(
-        communicators_, [](const auto& c) { return c->running.empty() && c->taken.empty(); });
+    return std::ranges::all_of(communicators_, [](const auto& entry) {
+      return entry.second->running == 0 && entry.second->taken.empty();
+    });
   });
 }
 
 NcclStatus StandIn::all_reduce(const void* input, void* output, std::int64_t count, DType dtype,
                                ReduceOp op, Comm comm, Stream stream) {
-  return add({Call::Kind::all_reduce, input, output, count, dtype, op}, "ncclAllReduce", comm,
-             stream);
+  return add(
+      {{Call::Kind::all_reduce, dtype, 0, count}, op, for_kernels(input), for_kernels(output)},
+      "ncclAllReduce", comm, stream);
 }
 NcclStatus StandIn::reduce(const void* input, void* output, std::int64_t count, DType dtype,
                            ReduceOp op, int root, Comm comm, Stream stream) {
-  return add({Call::Kind::reduce, input, output, count, dtype, op, root}, "ncclReduce", comm,
-             stream);
+  return add(
+      {{Call::Kind::reduce, dtype, root, count}, op, for_kernels(input), for_kernels(output)},
+      "ncclReduce", comm, stream);
 }
 NcclStatus StandIn::broadcast(const void* input, void* output, std::int64_t count, DType dtype,
                               int root, Comm comm, Stream stream) {
-  return add({Call::Kind::broadcast, input, output, count, dtype, ReduceOp::sum, root},
+  return add({{Call::Kind::broadcast, dtype, root, count},
+              ReduceOp::sum,
+              for_kernels(input),
+              for_kernels(output)},
              "ncclBroadcast", comm, stream);
 }
 NcclStatus StandIn::all_gather(const void* input, void* output, std::int64_t count, DType dtype,
                                Comm comm, Stream stream) {
-  return add({Call::Kind::all_gather, input, output, count, dtype}, "ncclAllGather", comm, stream);
+  return add({{Call::Kind::all_gather, dtype, 0, count},
+              ReduceOp::sum,
+              for_kernels(input),
+              for_kernels(output)},
+             "ncclAllGather", comm, stream);
 }
 NcclStatus StandIn::reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype,
                                    ReduceOp op, Comm comm, Stream stream) {
-  return add({Call::Kind::reduce_scatter, input, output, count, dtype, op}, "ncclReduceScatter",
-             comm, stream);
+  return add(
+      {{Call::Kind::reduce_scatter, dtype, 0, count}, op, for_kernels(input), for_kernels(output)},
+      "ncclReduceScatter", comm, stream);
 }
 NcclStatus StandIn::send(const void* input, std::int64_t count, DType dtype, int peer, Comm comm,
                          Stream stream) {
-  return add({Call::Kind::send, input, nullptr, count, dtype, ReduceOp::sum, peer}, "ncclSend",
-             comm, stream);
+  return add({{Call::Kind::send, dtype, peer, count}, ReduceOp::sum, for_kernels(input), nullptr},
+             "ncclSend", comm, stream);
 }
 NcclStatus StandIn::receive(void* output, std::int64_t count, DType dtype, int peer, Comm comm,
                             Stream stream) {
-  return add({Call::Kind::receive, nullptr, output, count, dtype, ReduceOp::sum, peer}, "ncclRecv",
-             comm, stream);
+  return add(
+      {{Call::Kind::receive, dtype, peer, count}, ReduceOp::sum, nullptr, for_kernels(output)},
+      "ncclRecv", comm, stream);
 }
 
 std::string StandIn::error_text(NcclStatus status, Comm /*comm*/) {

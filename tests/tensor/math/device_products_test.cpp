@@ -215,6 +215,24 @@ TEST_P(MathOn, OperandsAreRoundedToThePrecision) {
   }
 }
 
+TEST_P(MathOn, TheGradientOfABiasIsTheSumOfItsRows) {
+  const PrecisionGuard bf16(Precision::bf16);  // does not round it
+  const auto g = eighths(std::int64_t{70} * 300, 1);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const bool accumulate : {false, true}) {
+      auto expected = eighths(300, 2);
+      const Tensor bias = on(device(), expected, dtype);
+      bias += std::ldexp(1, -12);
+      linear_backward_bias(on(device(), g, dtype).reshape({7, 10, 300}), accumulate, bias);
+      for (std::size_t i = 0; i < 300; ++i) {
+        expected[i] = accumulate ? expected[i] + std::ldexp(1, -12) : 0;
+        for (std::size_t row = 0; row < 70; ++row) expected[i] += g[row * 300 + i];
+      }
+      EXPECT_EQ(read(bias), expected);
+    }
+  }
+}
+
 TEST_P(MathOn, MatmulRepeatsAndSums) {
   const Tensor a = on(device(), eighths(2 * 3 * 4 * 5, 1), DType::f32).reshape({2, 3, 4, 5});
   const Tensor b = on(device(), eighths(3 * 5 * 6, 2), DType::f32).reshape({3, 5, 6});

@@ -10,6 +10,7 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 // The logits exist a chunk of rows at a time: forward keeps each row's maximum and log-sum, and
 // backward computes the chunk's logits again and turns them into their gradient where they stand.
@@ -25,7 +26,7 @@ class Chunks {
       : x_(x.reshape({target.numel(), x.size(-1)})),
         target_(target.reshape({target.numel()})),
         weight_(weight),
-        height_(height(weight.size(0), dtype)),
+        height_(height(weight.size(0), dtype, x.device())),
         logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, dtype,
                               x.device())) {}
 
@@ -47,8 +48,10 @@ class Chunks {
   }
 
  private:
-  /// 1 MiB of logits stays in cache until they are used; products of fewer rows than 64 are slow.
-  static std::int64_t height(std::int64_t width, DType dtype) {
+  /// On the host 1 MiB of logits stays in cache until they are used; products of fewer rows than 64
+  /// are slow. A GPU needs more rows to be busy.
+  static std::int64_t height(std::int64_t width, DType dtype, Device device) {
+    if (math::device_math(device)) return 8192;
     const auto row = width * static_cast<std::int64_t>(size_of(dtype));
     return std::clamp<std::int64_t>((std::int64_t{1} << 20U) / std::max<std::int64_t>(row, 1), 64,
                                     256);

@@ -27,8 +27,9 @@ bool is_mask(std::string_view name) {
          (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
 }
 
-/// x[n, m] -> [m, n], of any dtype.
-Tensor transposed(const Tensor& x) {
+/// x[n, m] -> [m, n] on the host, of any dtype.
+Tensor transposed(const Tensor& given) {
+  const Tensor x = given.to(Device{});
   const std::int64_t rows = x.size(0), columns = x.size(1);
   Tensor y = Tensor::empty({columns, rows}, x.dtype());
   const auto size = static_cast<std::int64_t>(size_of(x.dtype()));
@@ -45,7 +46,7 @@ Tensor transposed(const Tensor& x) {
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+         std::memcmp(a.to(Device{}).data(), b.to(Device{}).data(), a.bytes()) == 0;
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ StateDict from_hugging_face_gpt2(const StateDict& weights) {
       tied = &entry.tensor;
     } else if (!is_mask(name)) {
       const bool turned = is_conv1d(name) && entry.tensor.dims() == 2;
-      result.insert(std::string(name), turned ? transposed(entry.tensor) : entry.tensor);
+      result.insert(std::string(name),
+                    turned ? transposed(entry.tensor) : entry.tensor.to(Device{}));
     }
   }
   const auto* embedding = result.find(std::string(table));
@@ -86,7 +88,8 @@ StateDict to_hugging_face_gpt2(const StateDict& weights) {
   }
   StateDict result;
   for (const auto& [name, tensor, placement] : weights)
-    result.insert(std::string(prefix) + name, is_conv1d(name) ? transposed(tensor) : tensor);
+    result.insert(std::string(prefix) + name,
+                  is_conv1d(name) ? transposed(tensor) : tensor.to(Device{}));
   return result;
 }
 

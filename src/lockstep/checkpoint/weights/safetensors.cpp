@@ -223,7 +223,7 @@ void write_safetensors(const std::filesystem::path& path, const Safetensors& con
   file.file().write_at(length_bytes, header.data(), static_cast<std::int64_t>(header.size()));
   std::int64_t at = length_bytes + static_cast<std::int64_t>(header.size());
   for (const auto* entry : entries) {
-    const Tensor& tensor = entry->tensor;
+    const Tensor tensor = entry->tensor.to(Device{});
     file.file().write_at(at, tensor.data(), static_cast<std::int64_t>(tensor.bytes()));
     at += static_cast<std::int64_t>(tensor.bytes());
   }

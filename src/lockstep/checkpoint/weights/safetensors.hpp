@@ -22,7 +22,7 @@ struct Safetensors {
 /// belong to nobody.
 [[nodiscard]] Safetensors read_safetensors(const std::filesystem::path& path);
 
-/// Appears whole or not at all (AtomicFile). Tensors are on the host and replicated. Throws
+/// Appears whole or not at all (AtomicFile). Tensors are replicated, on any device. Throws
 /// FileError.
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
 

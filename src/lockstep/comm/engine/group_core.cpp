@@ -218,13 +218,17 @@ void GroupCore::cancel(InFlight& work) {
   }
 }
 
+void GroupCore::drain() {
+  while (const auto work = oldest()) work->synchronize();
+}
+
 bool GroupCore::drain_and_close() {
   {
     const auto locked = lock();
     if (state_ == State::closed) return false;
     expect_callable();
   }
-  while (const auto work = oldest()) work->synchronize();
+  drain();
   start(Operation{}).wait();  // a barrier
   ProgressEngine::instance().remove(*this);
   state_ = State::closed;

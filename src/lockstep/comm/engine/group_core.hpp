@@ -33,8 +33,10 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] Work start(Operation&& operation);
   /// Throws where no call is possible any more.
   void expect_usable();
-  /// Waits for all that is in flight, then for every rank to have done so; afterwards the group is
-  /// closed. False if it was closed before. Collective.
+  /// Waits for all that is in flight here.
+  void drain();
+  /// drain(), then waits for every rank to have done so; afterwards the group is closed. False if
+  /// it was closed before. Collective.
   [[nodiscard]] bool drain_and_close();
 
   bool progress_if_free() noexcept override;

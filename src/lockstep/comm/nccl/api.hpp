@@ -7,16 +7,16 @@
 #include <string>
 
 #include <lockstep/comm/reduce_op.hpp>
+#include <lockstep/tensor/device.hpp>
 #include <lockstep/tensor/dtype.hpp>
 
-struct CUevent_st;
 struct CUstream_st;
 struct ncclComm;
 
 namespace lockstep {
 
-/// What a CUDA or NCCL call said when it failed. Inside comm/nccl only: groups throw CommError.
-struct GpuError : std::runtime_error {
+/// What an NCCL call said when it failed. Inside comm/nccl only: groups throw CommError.
+struct NcclError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -26,38 +26,32 @@ enum class NcclStatus : int { success = 0, in_progress = 7 };
 /// ncclUniqueId.
 using NcclId = std::array<char, 128>;
 
-/// The functions of NCCL, the CUDA runtime and cuBLAS that a group calls, so that tests can put
-/// others in their place (tests/comm/nccl). Calls are as theirs of similar names; streams and
-/// events belong to the thread's current device. Thread-safe as far as these are.
+/// The functions of NCCL that a group calls, so that tests can put others in their place
+/// (tests/comm/nccl), for devices of another type. Calls are as theirs of similar names;
+/// communicators are not blocking (ncclConfig_t). Thread-safe as far as NCCL is: one thread at a
+/// time for each communicator, and an open group belongs to its thread. All else about devices is
+/// DeviceRuntime's.
 class NcclApi {
  public:
   using Comm = ncclComm*;
-  using Stream = CUstream_st*;
-  using Event = CUevent_st*;
+  using Stream = CUstream_st*;  // Stream::handle()
 
   virtual ~NcclApi() = default;
 
-  // CUDA's, which throw GpuError.
-  [[nodiscard]] virtual int device_count() = 0;
-  [[nodiscard]] virtual int current_device() = 0;
-  virtual void set_device(int index) = 0;
-  [[nodiscard]] virtual Stream
-  make_stream() = 0;  ///< one that the default stream does not wait for
-  virtual void destroy(Stream stream) noexcept = 0;
-  [[nodiscard]] virtual Event make_event() = 0;
-  virtual void destroy(Event event) noexcept = 0;
-  virtual void record(Event event, Stream stream) = 0;
-  virtual void make_wait(Stream stream, Event event) = 0;
-  [[nodiscard]] virtual bool is_over(Event event) = 0;
-  /// Between host and devices; blocks the host until the bytes are there.
-  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
-  /// Multiplies `count` elements of a floating dtype, in f64 for f64, else in f32, rounded once.
-  virtual void scale(void* data, std::int64_t count, DType dtype, double factor, Stream stream) = 0;
+  /// Whose memory and streams it takes.
+  [[nodiscard]] virtual DeviceType device_type() const noexcept = 0;
 
-  // NCCL's.
   [[nodiscard]] virtual NcclStatus make_id(NcclId& id) = 0;
-  /// ncclCommInitRankConfig with blocking = 0.
-  [[nodiscard]] virtual NcclStatus init(Comm& comm, int size, const NcclId& id, int rank) = 0;
+  /// ncclCommInitRankConfig, on the device of this index. `comm` must live until async_status says
+  /// that it is settled: NCCL may write to it until then.
+  [[nodiscard]] virtual NcclStatus init(Comm& comm, int size, const NcclId& id, int rank,
+                                        int device) = 0;
+  /// Whether there is ncclCommSplit (NCCL 2.18.1).
+  [[nodiscard]] virtual bool can_split() const noexcept = 0;
+  /// ncclCommSplit: `part` is the communicator of the ranks that give the same colour, in the order
+  /// of their keys; a negative colour gets none. Written to until the parent is settled again.
+  /// Nothing may be in flight on the parent.
+  [[nodiscard]] virtual NcclStatus split(Comm parent, int colour, int key, Comm& part) = 0;
   /// ncclCommGetAsyncError: in_progress until what was called has been done by the host.
   [[nodiscard]] virtual NcclStatus async_status(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus finalize(Comm comm) = 0;
@@ -66,8 +60,7 @@ class NcclApi {
   [[nodiscard]] virtual NcclStatus abort(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus group_start() = 0;
   [[nodiscard]] virtual NcclStatus group_end() = 0;
-  // Counts are elements of what one rank brings (reduce_scatter: gets). avg is the sum: see
-  // scale().
+  // Counts are elements of what one rank brings (reduce_scatter: gets). avg is the sum.
   [[nodiscard]] virtual NcclStatus all_reduce(const void* input, void* output, std::int64_t count,
                                               DType dtype, ReduceOp op, Comm comm,
                                               Stream stream) = 0;

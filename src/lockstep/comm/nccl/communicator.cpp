@@ -13,6 +13,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
+#include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep {
 namespace {
@@ -22,17 +23,15 @@ constexpr std::chrono::milliseconds patience{5000};
 
 }  // namespace
 
-void expect_gpus(NcclApi& api, ProcessGroup& control, Device device) {
+std::shared_ptr<LaunchOrder> order_of_launches(const NcclApi& api, ProcessGroup& control,
+                                               Device device, Contract contract) {
   const auto expect_own = [&] {
-    std::string finding;
-    try {
-      const int count = api.device_count();
-      if (device.type == DeviceType::cuda && device.index >= 0 && device.index < count) return;
-      finding = fmt::format("it has {} of them", count);
-    } catch (const GpuError& error) {
-      finding = error.what();
+    if (device.type != api.device_type()) {
+      throw InputError(fmt::format("{}, which NCCL does not serve", to_string(device)));
     }
-    throw InputError(fmt::format("no device {}: {}", to_string(device), finding));
+    const int count = runtime_of(device.type).device_count();
+    if (device.index >= 0 && device.index < count) return;
+    throw InputError(fmt::format("no device {}: it has {} of them", to_string(device), count));
   };
   const auto refuse = [](const AgreedFailure& failure) {
     throw Agreed<InputError>(
@@ -42,6 +41,15 @@ void expect_gpus(NcclApi& api, ProcessGroup& control, Device device) {
                     failure.rank, failure.host, failure.message));
   };
   agree(control, expect_own, {.refuse = refuse});
+  auto order = LaunchOrder::of(device);
+  agree(control, [&] {
+    if (contract == Contract::off || order->kind_of_groups(contract == Contract::late)) return;
+    throw InputError(fmt::format(
+        "nccl groups of {} have contract \"late\" and others: their collectives cannot be put in "
+        "one order. Give all groups of a device \"late\", or none (comm.contract)",
+        to_string(device)));
+  });
+  return order;
 }
 
 NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
@@ -60,57 +68,80 @@ NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
   return id;
 }
 
-NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control,
-                                   Device device, std::shared_ptr<LaunchOrder> order,
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, std::shared_ptr<LaunchOrder> order,
+                                   ProcessGroup& control, Device device,
                                    std::chrono::milliseconds timeout)
     : api_(std::move(api)),
+      order_(std::move(order)),
       device_(device),
       rank_{control.rank(), host_name()},
       rank_name_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
                              to_string(device))),
       timeout_(timeout),
-      order_(std::move(order)),
-      events_(*api_) {
+      events_(device) {}
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control,
+                                   Device device, std::shared_ptr<LaunchOrder> order,
+                                   std::chrono::milliseconds timeout)
+    : NcclCommunicator(std::move(api), std::move(order), control, device, timeout) {
   const NcclId id = exchange_unique_id(*api_, control);
+  comm_ = made("ncclCommInitRankConfig", nullptr, [&](NcclApi::Comm& comm) {
+    return api_->init(comm, control.size(), id, control.rank(), device.index);
+  });
+}
+
+NcclCommunicator::NcclCommunicator(NcclCommunicator& parent, int colour, ProcessGroup& control)
+    : NcclCommunicator(parent.api_, parent.order_, control, parent.device_, parent.timeout_) {
+  comm_ = made("ncclCommSplit", parent.comm_, [&](NcclApi::Comm& comm) {
+    return api_->split(parent.comm_, colour, control.rank(), comm);
+  });
+}
+
+void NcclCommunicator::leave_out() {
+  static_cast<void>(made("ncclCommSplit", comm_,
+                         [&](NcclApi::Comm& comm) { return api_->split(comm_, -1, 0, comm); }));
+}
+
+template <class F>
+NcclApi::Comm NcclCommunicator::made(const char* call, NcclApi::Comm settling, const F& make) {
+  // Where NCCL never comes to an end it may write there at any time: the cell is left to it then.
+  auto* const cell = new NcclApi::Comm(nullptr);
   try {
-    const DeviceScope there(*api_, device_.index);
-    expect_accepted(api_->init(comm_, control.size(), id, control.rank()),
-                    "ncclCommInitRankConfig");
-    settle("ncclCommInitRankConfig");
-    stream_ = order_->stream();
-  } catch (const GpuError& error) {
-    static_cast<void>(give_up());
+    expect_accepted(make(*cell), call, settling);
+    settle(settling ? settling : *cell, call);
+    if (settling && *cell) settle(*cell, call);
+  } catch (const NcclError& error) {
+    if (!comm_) comm_ = *cell;  // for the destructor
     throw ErrorOnRank<CommError>(
         rank_, fmt::format("{}: {}. The job must be restarted.", rank_name_, error.what()));
   } catch (const TimeoutError&) {
-    static_cast<void>(give_up());
+    if (!comm_) comm_ = *cell;
     throw;
   }
+  const NcclApi::Comm comm = *cell;
+  delete cell;
+  return comm;
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  if (!give_up()) order_->keep_stream();
-}
-
-bool NcclCommunicator::give_up() noexcept {
   abort();
-  return is_freed_within(std::min(patience, timeout_));
+  static_cast<void>(is_freed_within(std::min(patience, timeout_)));
 }
 
-void NcclCommunicator::expect_accepted(NcclStatus status, const char* call) {
+void NcclCommunicator::expect_accepted(NcclStatus status, const char* call, NcclApi::Comm comm) {
   if (status == NcclStatus::success || status == NcclStatus::in_progress) return;
-  throw GpuError(fmt::format("{} failed: {}", call, api_->error_text(status, comm_)));
+  throw NcclError(fmt::format("{} failed: {}", call, api_->error_text(status, comm)));
 }
 
-bool NcclCommunicator::is_settled() {
-  const NcclStatus status = api_->async_status(comm_);
-  expect_accepted(status, "an operation of NCCL");
+bool NcclCommunicator::is_settled(NcclApi::Comm comm) {
+  const NcclStatus status = api_->async_status(comm);
+  expect_accepted(status, "an operation of NCCL", comm);
   return status == NcclStatus::success;
 }
 
-void NcclCommunicator::settle(const char* call) {
+void NcclCommunicator::settle(NcclApi::Comm comm, const char* call) {
   const auto start = Clock::now();
-  if (ProgressEngine::instance().progress_until([&] { return is_settled(); }, timeout_)) return;
+  if (ProgressEngine::instance().progress_until([&] { return is_settled(comm); }, timeout_)) return;
   throw ErrorOnRank<TimeoutError>(
       rank_,
       fmt::format("{}: {} has not completed after {:.1f} s: at least one rank has not come to it. "
@@ -121,9 +152,8 @@ void NcclCommunicator::settle(const char* call) {
 void NcclCommunicator::close() {
   if (!comm_) return;
   const auto start = Clock::now();
-  const DeviceScope there(*api_, device_.index);
   expect_accepted(api_->finalize(comm_), "ncclCommFinalize");
-  settle("ncclCommFinalize");
+  settle(comm_, "ncclCommFinalize");
   start_to_free(&NcclApi::destroy);
   const auto left =
       timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
@@ -147,13 +177,8 @@ void NcclCommunicator::abort() noexcept {
 void NcclCommunicator::start_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm)) {
   std::promise<void> freed;
   auto is_freed = freed.get_future();
-  std::thread([freed = std::move(freed), api = api_, comm = comm_, device = device_.index,
-               call]() mutable {
-    try {
-      const DeviceScope there(*api, device);
-      static_cast<void>(((*api).*call)(comm));
-    } catch (const GpuError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
-    }
+  std::thread([freed = std::move(freed), api = api_, comm = comm_, call]() mutable {
+    static_cast<void>(((*api).*call)(comm));
     api.reset();
     freed.set_value();
   }).detach();

@@ -5,16 +5,20 @@
 #include <string>
 
 #include <lockstep/base/failure.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/nccl/api.hpp>
-#include <lockstep/comm/nccl/device_scope.hpp>
 #include <lockstep/comm/nccl/events.hpp>
 #include <lockstep/comm/nccl/launch_order.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
 
-/// Throws InputError on every rank unless each has its device. Collective over `control`.
-void expect_gpus(NcclApi& api, ProcessGroup& control, Device device);
+/// The order of launches on this rank's device. Throws InputError on every rank unless each has its
+/// device, and on it no groups with whose collectives this contract's cannot be ordered. Collective
+/// over `control`.
+[[nodiscard]] std::shared_ptr<LaunchOrder> order_of_launches(const NcclApi& api,
+                                                             ProcessGroup& control, Device device,
+                                                             Contract contract);
 
 /// Rank 0's new unique ID on every rank. Collective over `control`. Throws CommError.
 [[nodiscard]] NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control);
@@ -26,43 +30,57 @@ class NcclCommunicator {
   /// Collective over `control`. Throws TimeoutError, CommError.
   NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control, Device device,
                    std::shared_ptr<LaunchOrder> order, std::chrono::milliseconds timeout);
-  /// Local: abort(), unless close() came first.
+  /// That of the ranks of `parent` that pass the same colour, which are those of `control`, in its
+  /// order. Nothing may be in flight on the parent, on any rank. Collective over the parent, with
+  /// leave_out() on its other ranks.
+  NcclCommunicator(NcclCommunicator& parent, int colour, ProcessGroup& control);
+  /// This rank's part in such a split where it is in no part of it.
+  void leave_out();
+  /// Local: abort(), unless close() came first. Waits for it a while.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   [[nodiscard]] NcclApi& api() const noexcept { return *api_; }
+  [[nodiscard]] const std::shared_ptr<NcclApi>& shared_api() const noexcept { return api_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] NcclApi::Comm get() const noexcept { return comm_; }
-  [[nodiscard]] NcclApi::Stream stream() const noexcept { return stream_; }
+  [[nodiscard]] const Stream& stream() const noexcept { return order_->stream(); }
   [[nodiscard]] EventPool& events() noexcept { return events_; }
 
-  /// Whether the host's part of what was called is done. Throws GpuError if anything has failed.
-  [[nodiscard]] bool is_settled();
-  /// Throws GpuError unless it succeeded or is in progress.
-  void expect_accepted(NcclStatus status, const char* call);
+  /// Whether the host's part of what was called is done. Throws NcclError if anything has failed.
+  [[nodiscard]] bool is_settled() { return is_settled(comm_); }
+  /// Throws NcclError unless it succeeded or is in progress.
+  void expect_accepted(NcclStatus status, const char* call) {
+    expect_accepted(status, call, comm_);
+  }
   /// Finalizes and frees it. Nothing may be in flight. Throws TimeoutError at the deadline,
-  /// GpuError.
+  /// NcclError.
   void close();
   /// Gives up: kernels in flight end. Local, and returns at once: a thread does it, as NCCL may
   /// wait for the device.
   void abort() noexcept;
 
  private:
-  void settle(const char* call);
-  /// abort(), and waits for it a while.
-  [[nodiscard]] bool give_up() noexcept;
+  NcclCommunicator(std::shared_ptr<NcclApi> api, std::shared_ptr<LaunchOrder> order,
+                   ProcessGroup& control, Device device, std::chrono::milliseconds timeout);
+  /// make(cell), which has NCCL write a new communicator there until `settling` is settled, or, for
+  /// nullptr, the new one is.
+  template <class F>
+  [[nodiscard]] NcclApi::Comm made(const char* call, NcclApi::Comm settling, const F& make);
+  [[nodiscard]] bool is_settled(NcclApi::Comm comm);
+  void expect_accepted(NcclStatus status, const char* call, NcclApi::Comm comm);
+  void settle(NcclApi::Comm comm, const char* call);
   void start_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm));
   [[nodiscard]] bool is_freed_within(std::chrono::milliseconds patience) const;
 
   std::shared_ptr<NcclApi> api_;
+  std::shared_ptr<LaunchOrder> order_;
   Device device_;
   RankOfError rank_;
   std::string rank_name_;
   std::chrono::milliseconds timeout_;
-  std::shared_ptr<LaunchOrder> order_;
   NcclApi::Comm comm_ = nullptr;
-  NcclApi::Stream stream_ = nullptr;
   EventPool events_;
   std::future<void> freed_;  // by a thread that is left behind if NCCL does not return
 };

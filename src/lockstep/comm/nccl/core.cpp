@@ -41,20 +41,34 @@ struct Left {
 }  // namespace
 
 NcclCore::NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> control,
-                   Device device, const GroupOptions& options)
+                   std::shared_ptr<LaunchOrder> order, Device device, const GroupOptions& options)
     : GroupCore(options),
       control_(std::move(control)),
       messages_(control_->split(0, control_->rank())),
-      order_(LaunchOrder::of(api, device)),
+      order_(std::move(order)),
       communicator_(std::move(api), *control_, device, order_, this->options().timeout),
       queue_(communicator_, control_->rank(), control_->size()),
       threads_may_communicate_(threads_may_communicate(*control_)) {
-  introduce(control_->rank(), control_->size(),
-            fmt::format("{}, {}", host_name(), to_string(device)));
+  introduce_to_others();
+}
+
+NcclCore::NcclCore(NcclCore& parent, int colour, std::shared_ptr<ProcessGroup> control)
+    : GroupCore(parent.options()),
+      control_(std::move(control)),
+      messages_(control_->split(0, control_->rank())),
+      order_(parent.order_),
+      communicator_(parent.communicator_, colour, *control_),
+      queue_(communicator_, control_->rank(), control_->size()),
+      threads_may_communicate_(parent.threads_may_communicate_) {
   introduce_to_others();
 }
 
 void NcclCore::introduce_to_others() {
+  if (options().contract != Contract::off) {
+    kind_ = order_->kind_of_groups(options().contract == Contract::late);
+  }
+  introduce(control_->rank(), control_->size(),
+            fmt::format("{}, {}", host_name(), to_string(communicator_.device())));
   auto recorder = FlightRecorder::current();
   const auto mine = [&] {
     return Introduction{FlightRecorder::next_group_number(), order_->next_group(),
@@ -74,12 +88,30 @@ void NcclCore::introduce_to_others() {
 }
 
 IntrusivePtr<NcclCore> NcclCore::make(std::shared_ptr<NcclApi> api,
-                                      std::shared_ptr<ProcessGroup> control, Device device,
+                                      std::shared_ptr<ProcessGroup> control,
+                                      std::shared_ptr<LaunchOrder> order, Device device,
                                       const GroupOptions& options) {
   end_those_left();
-  IntrusivePtr<NcclCore> core(new NcclCore(std::move(api), std::move(control), device, options));
-  core->join_engine(true);
-  return core;
+  return joined(
+      new NcclCore(std::move(api), std::move(control), std::move(order), device, options));
+}
+
+IntrusivePtr<NcclCore> NcclCore::make_part(NcclCore& parent, int colour,
+                                           std::shared_ptr<ProcessGroup> control) {
+  end_those_left();
+  parent.drain();  // as ncclCommSplit asks
+  return joined(new NcclCore(parent, colour, std::move(control)));
+}
+
+void NcclCore::leave_out() {
+  drain();
+  communicator_.leave_out();
+}
+
+IntrusivePtr<NcclCore> NcclCore::joined(NcclCore* core) {
+  IntrusivePtr<NcclCore> owned(core);
+  owned->join_engine(true);
+  return owned;
 }
 
 bool NcclCore::may_communicate() const noexcept {
@@ -110,7 +142,7 @@ void NcclCore::await_stream(const Operation& operation) {
     try {
       return on_device([&] {
         if (!given.is_recorded()) {
-          given.record(communicator_.events(), current_stream(communicator_.device()).handle());
+          given.record(communicator_.events(), current_stream(communicator_.device()));
         }
         return given.is_over();
       });
@@ -129,9 +161,10 @@ void NcclCore::await_stream(const Operation& operation) {
 
 void NcclCore::close() {
   if (!drain_and_close()) return;
+  kind_ = nullptr;
   try {
     communicator_.close();
-  } catch (const GpuError& error) {
+  } catch (const NcclError& error) {
     communicator_.abort();
     throw ErrorOnRank<CommError>(
         {rank(), host_name()},
@@ -159,6 +192,7 @@ void NcclCore::end() noexcept {
   finalize("its group was destroyed.");
   queue_.clear();
   communicator_.abort();
+  kind_ = nullptr;
 }
 
 void NcclCore::end_those_left() noexcept {
@@ -179,12 +213,11 @@ IntrusivePtr<InFlight> NcclCore::make(Operation&& operation) {
     throw Error("a barrier within a batch would wait for the batch's end: end it first.");
   }
   try {
-    const DeviceScope there(communicator_.api(), communicator_.device().index);
     const IntrusivePtr<NcclInFlight> work(
         ObjectPool<NcclInFlight>::instance().make(*this, std::move(operation)));
     queue_.add(*work);
     return work;
-  } catch (const GpuError& error) {
+  } catch (const DeviceError& error) {
     end_by_transport(operation, error.what());
   }
 }
@@ -196,6 +229,7 @@ std::string NcclCore::missing_ranks(const InFlight& work) const {
 void NcclCore::spread_failure(const std::string& /*reason*/) noexcept {
   queue_.clear();
   communicator_.abort();
+  kind_ = nullptr;
 }
 
 }  // namespace lockstep

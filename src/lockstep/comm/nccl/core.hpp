@@ -7,6 +7,7 @@
 #include <lockstep/comm/nccl/communicator.hpp>
 #include <lockstep/comm/nccl/launch_order.hpp>
 #include <lockstep/comm/nccl/queue.hpp>
+#include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep {
 
@@ -16,8 +17,14 @@ class NcclCore final : public GroupCore {
  public:
   /// Collective over `control`.
   static IntrusivePtr<NcclCore> make(std::shared_ptr<NcclApi> api,
-                                     std::shared_ptr<ProcessGroup> control, Device device,
+                                     std::shared_ptr<ProcessGroup> control,
+                                     std::shared_ptr<LaunchOrder> order, Device device,
                                      const GroupOptions& options);
+  /// The core of a part of `parent`'s ranks, those of `control`: by ncclCommSplit. `colour` tells
+  /// the parts apart. Collective over the parent, with leave_out() on its other ranks.
+  static IntrusivePtr<NcclCore> make_part(NcclCore& parent, int colour,
+                                          std::shared_ptr<ProcessGroup> control);
+  void leave_out();
 
   void begin_batch();
   void end_batch();
@@ -35,26 +42,38 @@ class NcclCore final : public GroupCore {
   [[nodiscard]] ProcessGroup& messages() noexcept { return *messages_; }
   [[nodiscard]] NcclCommunicator& communicator() noexcept { return communicator_; }
   [[nodiscard]] NcclQueue& queue() noexcept { return queue_; }
+  [[nodiscard]] const std::shared_ptr<LaunchOrder>& order() const noexcept { return order_; }
   /// A collective's place among those of all groups of the device.
   void enter(LaunchOrder::Place& place, std::uint64_t sequence) {
     place.enter(*order_, order_number_, sequence);
   }
+  /// The ranks agree on collectives up to this one.
+  void has_agreed_on(std::uint64_t sequence) noexcept { agreed_ = sequence; }
+  /// Whether NCCL may have this collective though the ranks have not agreed on it yet. Only so many
+  /// may be ahead: a device's queue has room for some 1,024 launches, and holds the host, with this
+  /// group's lock, where it is full.
+  [[nodiscard]] bool may_be_ahead(std::uint64_t sequence) const noexcept {
+    constexpr std::uint64_t most = 64;
+    return sequence <= agreed_ + most;
+  }
   /// Whether this thread may use the control group.
   [[nodiscard]] bool may_communicate() const noexcept;
-  /// f(), with its thread on the group's device. Throws OperationFailure where CUDA or NCCL fail.
+  /// f(). Throws OperationFailure where the device or NCCL fail.
   template <class F>
   auto on_device(const F& f) {
     try {
-      const DeviceScope there(communicator_.api(), communicator_.device().index);
       return f();
-    } catch (const GpuError& error) {
+    } catch (const NcclError& error) {
+      throw OperationFailure(OperationFailure::Kind::transport, error.what());
+    } catch (const DeviceError& error) {
       throw OperationFailure(OperationFailure::Kind::transport, error.what());
     }
   }
 
  private:
-  NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> control, Device device,
-           const GroupOptions& options);
+  NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> control,
+           std::shared_ptr<LaunchOrder> order, Device device, const GroupOptions& options);
+  NcclCore(NcclCore& parent, int colour, std::shared_ptr<ProcessGroup> control);
   ~NcclCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
@@ -66,6 +85,7 @@ class NcclCore final : public GroupCore {
   /// Nothing is in flight any more, or never will be over.
   void end() noexcept;
   static void end_those_left() noexcept;
+  [[nodiscard]] static IntrusivePtr<NcclCore> joined(NcclCore* core);
   /// The group's number in the launch order, and its part of the process's flight recorder, if it
   /// has one. Collective.
   void introduce_to_others();
@@ -73,9 +93,11 @@ class NcclCore final : public GroupCore {
   std::shared_ptr<ProcessGroup> control_;   // host tensors, and whether calls agree
   std::shared_ptr<ProcessGroup> messages_;  // the same ranks: lengths of messages, other calls
   std::shared_ptr<LaunchOrder> order_;
+  std::shared_ptr<const bool> kind_;  // of the device's groups, while this one is in use
   NcclCommunicator communicator_;
   NcclQueue queue_;
   std::uint64_t order_number_ = 0;  // the group's
+  std::uint64_t agreed_ = 0;
   bool threads_may_communicate_;
 };
 

@@ -1,5 +1,7 @@
 #include <lockstep/comm/nccl/enqueue.hpp>
 
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -20,7 +22,7 @@ class Enqueuer {
     const DType dtype = (input.defined() ? input : output).dtype();
     const ReduceOp op = operation_.op;
     const auto comm = communicator_.get();
-    const auto stream = communicator_.stream();
+    const auto stream = this->stream();
     const bool equal = operation_.input_counts.empty() && operation_.output_counts.empty();
     switch (operation_.kind) {
       case Kind::all_reduce:
@@ -61,6 +63,7 @@ class Enqueuer {
   }
 
  private:
+  [[nodiscard]] NcclApi::Stream stream() const noexcept { return communicator_.stream().handle(); }
   void expect(NcclStatus status, const char* call) { communicator_.expect_accepted(status, call); }
 
   [[nodiscard]] Block in(int rank) const { return input_block(operation_, size_, rank); }
@@ -69,13 +72,13 @@ class Enqueuer {
   void send(const Tensor& t, Block block, int peer) {
     if (block.count == 0) return;
     expect(api_.send(address_of(t, block.begin), block.count, t.dtype(), peer, communicator_.get(),
-                     communicator_.stream()),
+                     stream()),
            "ncclSend");
   }
   void receive(const Tensor& t, Block block, int peer) {
     if (block.count == 0) return;
     expect(api_.receive(address_of(t, block.begin), block.count, t.dtype(), peer,
-                        communicator_.get(), communicator_.stream()),
+                        communicator_.get(), stream()),
            "ncclRecv");
   }
 
@@ -110,11 +113,10 @@ class Enqueuer {
     for (int r = 0; r < size_; ++r) {
       const Block block = in(r);
       if (block.count == 0) continue;
-      expect(
-          api_.reduce(address_of(input, block.begin),
-                      rank_ == r ? operation_.output.data() : nullptr, block.count, input.dtype(),
-                      operation_.op, r, communicator_.get(), communicator_.stream()),
-          "ncclReduce");
+      expect(api_.reduce(address_of(input, block.begin),
+                         rank_ == r ? operation_.output.data() : nullptr, block.count,
+                         input.dtype(), operation_.op, r, communicator_.get(), stream()),
+             "ncclReduce");
     }
   }
 
@@ -139,8 +141,12 @@ void enqueue_mean(NcclCommunicator& communicator, const Operation& operation, in
   const Tensor& output = operation.output;
   if (!operation.reduces() || operation.op != ReduceOp::avg) return;
   if (!output.defined() || output.numel() == 0) return;
-  communicator.api().scale(output.data(), output.numel(), output.dtype(), 1.0 / size,
-                           communicator.stream());
+  const StreamGuard there(communicator.stream());
+  const double factor = 1.0 / size;
+  if (output.dtype() == DType::f32 || output.dtype() == DType::f64) return scale(output, factor);
+  const Tensor wide = output.to(DType::f32);
+  scale(wide, factor);
+  convert(wide, output);
 }
 
 }  // namespace lockstep

@@ -2,23 +2,19 @@
 
 namespace lockstep {
 
-EventPool::~EventPool() {
-  for (const NcclApi::Event event : free_) api_.destroy(event);
-}
-
-NcclApi::Event EventPool::take() {
+DeviceEvent* EventPool::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
-    const NcclApi::Event event = api_.make_event();
-    free_.reserve(++made_);
-    return event;
+    free_.reserve(events_.size() + 1);
+    events_.push_back(std::make_unique<DeviceEvent>(device_));
+    return events_.back().get();
   }
-  const NcclApi::Event event = free_.back();
+  DeviceEvent* const event = free_.back();
   free_.pop_back();
   return event;
 }
 
-void EventPool::give(NcclApi::Event event) noexcept {
+void EventPool::give(DeviceEvent* event) noexcept {
   const std::lock_guard lock(mutex_);
   free_.push_back(event);  // within what take() has reserved
 }

@@ -1,29 +1,28 @@
 #pragma once
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include <lockstep/comm/nccl/api.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep {
 
 /// Events of one device, made once and used again. Thread-safe.
 class EventPool {
  public:
-  explicit EventPool(NcclApi& api) : api_(api) {}
-  ~EventPool();
+  explicit EventPool(Device device) : device_(device) {}
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
 
-  [[nodiscard]] NcclApi::Event take();
-  void give(NcclApi::Event event) noexcept;
-  [[nodiscard]] NcclApi& api() noexcept { return api_; }
+  [[nodiscard]] DeviceEvent* take();
+  void give(DeviceEvent* event) noexcept;
 
  private:
-  NcclApi& api_;
+  Device device_;
   std::mutex mutex_;
-  std::vector<NcclApi::Event> free_;
-  std::size_t made_ = 0;  // free_ has room for so many
+  std::vector<std::unique_ptr<DeviceEvent>> events_;
+  std::vector<DeviceEvent*> free_;  // has room for all of events_
 };
 
 /// A mark in a stream's queue; none until record().
@@ -34,21 +33,22 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  void record(EventPool& pool, NcclApi::Stream stream) {
+  /// Throws DeviceError.
+  void record(EventPool& pool, const Stream& stream) {
     if (!event_) event_ = pool.take();
     pool_ = &pool;
-    pool.api().record(event_, stream);
+    event_->record(stream);
   }
   [[nodiscard]] bool is_recorded() const noexcept { return event_ != nullptr; }
-  void make_wait(NcclApi::Stream stream) const { pool_->api().make_wait(stream, event_); }
-  [[nodiscard]] bool is_over() const { return pool_->api().is_over(event_); }
+  void make_wait(const Stream& stream) const { stream.wait(*event_); }
+  [[nodiscard]] bool is_over() const { return event_->is_over(); }
   void reset() noexcept {
     if (event_) pool_->give(std::exchange(event_, nullptr));
   }
 
  private:
   EventPool* pool_ = nullptr;
-  NcclApi::Event event_ = nullptr;
+  DeviceEvent* event_ = nullptr;
 };
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 #include <lockstep/comm/nccl/enqueue.hpp>
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
+#include <lockstep/tensor/runtime/launch.hpp>
 
 namespace lockstep {
 namespace {
@@ -33,12 +34,8 @@ bool lies_on_host(const Operation& operation) {
 
 class NcclGroup final : public ProcessGroup {
  public:
-  NcclGroup(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> control, Device device,
-            const GroupOptions& options)
-      : api_(std::move(api)),
-        control_(std::move(control)),
-        device_(device),
-        core_(NcclCore::make(api_, control_, device, options)) {
+  NcclGroup(std::shared_ptr<ProcessGroup> control, Device device, IntrusivePtr<NcclCore> core)
+      : control_(std::move(control)), device_(device), core_(std::move(core)) {
     take_global_ranks_of(*control_);
   }
   ~NcclGroup() override { core_->leave(); }
@@ -72,36 +69,40 @@ class NcclGroup final : public ProcessGroup {
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
     core_->expect_usable();
     auto part = make_subgroup_of(*control_, members);
+    NcclCommunicator& communicator = core_->communicator();
+    if (communicator.api().can_split()) {
+      if (members.empty()) {
+        core_->leave_out();
+        return nullptr;
+      }
+      return std::make_shared<NcclGroup>(part, device_,
+                                         NcclCore::make_part(*core_, members.front(), part));
+    }
     if (members.empty()) return nullptr;
-    return std::make_shared<NcclGroup>(api_, std::move(part), device_, core_->options());
+    return std::make_shared<NcclGroup>(
+        part, device_,
+        NcclCore::make(communicator.shared_api(), part, core_->order(), device_, core_->options()));
   }
 
-  /// What NCCL does not reduce. Blocks the host: its result must be on the device before anything
-  /// that the current stream gets from now on.
+  /// What NCCL does not reduce. Blocks the host.
   Work go_by_host(const Operation& operation) {
     core_->await_stream(operation);  // which writes the input
     Operation on_host = operation;
     on_host.device = Device{};
-    if (operation.output.defined()) {
-      on_host.output = Tensor::empty(operation.output.shape(), operation.output.dtype());
-    }
-    on_host.input = Tensor::empty(operation.input.shape(), operation.input.dtype());
-    copy(on_host.input, operation.input);
-    const Tensor result = on_host.output;
-    start_on(*control_, std::move(on_host)).wait();
-    if (result.defined()) copy(operation.output, result);
-    return {};
-  }
-
-  void copy(const Tensor& to, const Tensor& from) {
     try {
-      const DeviceScope there(*api_, device_.index);
-      api_->copy(to.data(), from.data(), from.bytes());
-    } catch (const GpuError& error) {
+      on_host.input = operation.input.to(Device{});
+      if (operation.output.defined()) {
+        on_host.output = Tensor::empty(operation.output.shape(), operation.output.dtype());
+      }
+      const Tensor result = on_host.output;
+      start_on(*control_, std::move(on_host)).wait();
+      if (result.defined()) operation.output.copy_from(result);
+    } catch (const DeviceError& error) {
       throw ErrorOnRank<CommError>({rank(), host_name()},
                                    fmt::format("{}: copying {} failed: {}", core_->rank_name(),
-                                               describe(from), error.what()));
+                                               describe(operation), error.what()));
     }
+    return {};
   }
 
   void expect_fitting(const Operation& operation) const {
@@ -110,6 +111,10 @@ class NcclGroup final : public ProcessGroup {
       throw ShapeError(fmt::format("{}: {} does not lie on {}, the device of this nccl group",
                                    name_of(operation.kind), describe(*t), to_string(device_)));
     }
+    if (operation.reduces() && operation.op == ReduceOp::avg) {
+      static_cast<void>(
+          detail::target_of(core_->communicator().stream()));  // or throws: no kernels
+    }
     if (operation.is_message() && (operation.tag != 0 || operation.root == any_source)) {
       throw ShapeError(
           fmt::format("{}: NCCL knows neither tags nor any_source; keep such messages on the host",
@@ -117,7 +122,6 @@ class NcclGroup final : public ProcessGroup {
     }
   }
 
-  std::shared_ptr<NcclApi> api_;
   std::shared_ptr<ProcessGroup> control_;
   Device device_;
   IntrusivePtr<NcclCore> core_;
@@ -127,17 +131,18 @@ class NcclGroup final : public ProcessGroup {
 struct Seat {
   DeviceType type = DeviceType::host;
   int index = 0;
-  std::string gpu;  ///< host and PCI address; empty: no GPU, or not known
+  std::string own;  ///< host and device; for GPUs the PCI address; empty: none, or not known
 
   [[nodiscard]] std::string name() const { return to_string(Device{type, index}); }
-  static auto fields(auto& self) { return std::tie(self.type, self.index, self.gpu); }
+  static auto fields(auto& self) { return std::tie(self.type, self.index, self.own); }
 };
 
 Seat seat_on(Device device) {
   Seat seat{device.type, device.index, ""};
+  if (device.type == DeviceType::sim) seat.own = host_name() + " " + to_string(device);
   if (device.type != DeviceType::cuda || !has_cuda_runtime()) return seat;
   const std::string address = runtime_of(DeviceType::cuda).current_pci_address();
-  if (!address.empty()) seat.gpu = host_name() + " " + address;
+  if (!address.empty()) seat.own = host_name() + " " + address;
   return seat;
 }
 
@@ -151,17 +156,21 @@ void expect_one_kind(const std::vector<Seat>& seats) {
       seats.front().name(), other - seats.begin(), other->name()));
 }
 
-/// Empty where NCCL can carry out the operations.
-std::string why_not_nccl(const std::vector<Seat>& seats) {
-  if (!has_nccl()) return "this build has no NCCL (LOCKSTEP_ENABLE_NCCL)";
+/// The ranks that share a device, which NCCL does not allow; empty where none do.
+std::string sharing(const std::vector<Seat>& seats) {
   for (std::size_t r = 1; r < seats.size(); ++r) {
     for (std::size_t before = 0; before < r; ++before) {
-      if (seats[r].gpu.empty() || seats[r].gpu != seats[before].gpu) continue;
-      return fmt::format("ranks {} and {} share a GPU ({}), which NCCL does not allow", before, r,
-                         seats[r].gpu);
+      if (seats[r].own.empty() || seats[r].own != seats[before].own) continue;
+      return fmt::format("ranks {} and {} share a device ({}), which NCCL does not allow", before,
+                         r, seats[r].own);
     }
   }
   return "";
+}
+
+std::shared_ptr<NcclApi>& api_of_tests() {
+  static auto* const api = new std::shared_ptr<NcclApi>;
+  return *api;
 }
 
 }  // namespace
@@ -171,8 +180,9 @@ std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<NcclApi> api,
                                               const GroupOptions& options) {
   expect_given("make_nccl_group", "the group that it talks through", control);
   if (control->rank() < 0) return control;
-  expect_gpus(*api, *control, device);
-  return std::make_shared<NcclGroup>(std::move(api), std::move(control), device, options);
+  auto order = order_of_launches(*api, *control, device, options.contract);
+  auto core = NcclCore::make(std::move(api), control, std::move(order), device, options);
+  return std::make_shared<NcclGroup>(std::move(control), device, std::move(core));
 }
 
 std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> control, Device device,
@@ -186,14 +196,22 @@ std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control, 
   if (control->rank() < 0) return control;
   const auto seats = agree(*control, [&] { return seat_on(device); });
   expect_one_kind(seats);
-  if (device.type != DeviceType::cuda) return control;
-  const std::string why_not = why_not_nccl(seats);
-  if (why_not.empty()) return make_nccl_group(std::move(control), device, options);
+  std::shared_ptr<NcclApi> api = api_of_tests();
+  if (api && api->device_type() != device.type) api = nullptr;
+  if (device.type != DeviceType::cuda && !api) return control;
+  std::string why_not = sharing(seats);
+  if (!api && !has_nccl()) why_not = "this build has no NCCL (LOCKSTEP_ENABLE_NCCL)";
+  if (why_not.empty()) {
+    return make_nccl_group(api ? std::move(api) : nccl_library(), std::move(control), device,
+                           options);
+  }
   if (control->rank() == 0) {
     log(LogLevel::warning,
-        fmt::format("{}: tensors on GPUs travel through pinned memory of the host.", why_not));
+        fmt::format("{}: tensors on devices travel through pinned memory of the host.", why_not));
   }
   return control;
 }
+
+void use_nccl_api(std::shared_ptr<NcclApi> api) { api_of_tests() = std::move(api); }
 
 }  // namespace lockstep

@@ -13,4 +13,8 @@ namespace lockstep {
                                                             Device device,
                                                             const GroupOptions& options);
 
+/// From now on make_group gives devices of the API's type groups whose collectives it carries out.
+/// For tests, before groups are made.
+void use_nccl_api(std::shared_ptr<NcclApi> api);
+
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace lockstep {
 NcclInFlight::NcclInFlight(NcclCore& core, Operation&& operation)
     : InFlight(IntrusivePtr<GroupCore>(&core), std::move(operation)), core_(core) {
   NcclCommunicator& communicator = core.communicator();
-  input_ready_.record(communicator.events(), current_stream(communicator.device()).handle());
+  input_ready_.record(communicator.events(), current_stream(communicator.device()));
 }
 
 /// f(), which uses the control group: where that ends, this group ends too.
@@ -35,8 +35,15 @@ bool NcclInFlight::rendezvous(bool is_next) {
     throw OperationFailure(OperationFailure::Kind::mismatch,
                            rendezvous_.mismatch(operation(), core_.rank()));
   }
-  if (match == CallMatch::equal && is_compared) place_.settle(rendezvous_.time());
-  return match == CallMatch::equal;
+  if (is_late()) {
+    if (!is_launched_) launch();
+    look_at_device();
+  } else if (match == CallMatch::equal && is_compared) {
+    place_.settle(rendezvous_.time());
+  }
+  if (match != CallMatch::equal) return false;
+  core_.has_agreed_on(operation().sequence);
+  return true;
 }
 
 void NcclInFlight::launch() {
@@ -47,7 +54,9 @@ void NcclInFlight::launch() {
 }
 
 bool NcclInFlight::may_go() {
-  if (!is_launched_ || !operation().is_message()) return is_launched_;
+  if (!is_launched_) return false;
+  if (is_late() && !core_.may_be_ahead(operation().sequence)) return false;
+  if (!operation().is_message()) return true;
   if (!core_.may_communicate()) return false;
   std::string finding;
   const bool met = on_control([&] { return handshake_.look(finding); });
@@ -57,12 +66,17 @@ bool NcclInFlight::may_go() {
   return met;
 }
 
+void NcclInFlight::look_at_device() {
+  core_.on_device([&] {
+    if (!on_stream_) core_.queue().advance();
+    if (on_stream_) is_over_ = is_over_ || is_over_on_device();
+  });
+}
+
 Motion NcclInFlight::transfer() {
   if (!is_launched_) launch();
-  return core_.on_device([&] {
-    if (!on_stream_) core_.queue().advance();
-    return on_stream_ && is_over_on_device() ? Motion::over : Motion::none;
-  });
+  look_at_device();
+  return is_over_ ? Motion::over : Motion::none;
 }
 
 bool NcclInFlight::is_over_on_device() {
@@ -78,7 +92,7 @@ bool NcclInFlight::order_stream() {
   // Behind a barrier comes the host.
   if (!on_stream_ || operation().kind == Operation::Kind::barrier) return false;
   return core_.on_device([&] {
-    done_.make_wait(current_stream(core_.communicator().device()).handle());
+    done_.make_wait(current_stream(core_.communicator().device()));
     return true;
   });
 }

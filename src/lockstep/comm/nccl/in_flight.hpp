@@ -10,10 +10,11 @@ namespace lockstep {
 /// An operation on a device: its ranks agree, then NCCL gets it, in the order of the calls; it is
 /// over when its mark in the stream is. A wait() ends when the current stream is behind that mark;
 /// from then on the deadline is watched here, as the host may be inside a call that reads the
-/// result.
+/// result. With Contract::late NCCL gets it at once, and it is over when its ranks agree too.
 class NcclInFlight final : public InFlight {
  public:
-  /// Marks what the current stream has been given: the input is ready behind that. Throws GpuError.
+  /// Marks what the current stream has been given: the input is ready behind that. Throws
+  /// DeviceError.
   NcclInFlight(NcclCore& core, Operation&& operation);
   ~NcclInFlight() override = default;
 
@@ -32,7 +33,12 @@ class NcclInFlight final : public InFlight {
 
   template <class F>
   auto on_control(const F& f);
+  [[nodiscard]] bool is_late() const noexcept {
+    return core_.options().contract == Contract::late && !operation().is_message();
+  }
   void launch();
+  /// Hands over what can go, and looks at what NCCL has.
+  void look_at_device();
   /// Whether its ranks agree. Throws OperationFailure if a message's do not.
   [[nodiscard]] bool may_go();
   [[nodiscard]] bool is_over_on_device();
@@ -44,6 +50,7 @@ class NcclInFlight final : public InFlight {
   Event input_ready_, done_;
   bool is_launched_ = false;
   bool on_stream_ = false;
+  bool is_over_ = false;  // on the device
   std::optional<Clock::time_point> launched_at_;
   // Of the queue:
   NcclInFlight* after_ = nullptr;

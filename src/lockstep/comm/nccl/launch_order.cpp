@@ -1,41 +1,30 @@
 #include <lockstep/comm/nccl/launch_order.hpp>
 
 #include <algorithm>
-#include <map>
+#include <array>
 
-#include <lockstep/comm/nccl/device_scope.hpp>
+#include <lockstep/tensor/device.hpp>
 
 namespace lockstep {
 
-LaunchOrder::~LaunchOrder() {
-  if (stream_ && !keeps_stream_) api_->destroy(stream_);
-}
-
-std::shared_ptr<LaunchOrder> LaunchOrder::of(const std::shared_ptr<NcclApi>& api, Device device) {
+std::shared_ptr<LaunchOrder> LaunchOrder::of(Device device) {
   struct All {
     std::mutex mutex;
-    std::map<std::pair<const NcclApi*, std::size_t>, std::weak_ptr<LaunchOrder>> orders;
+    std::array<std::weak_ptr<LaunchOrder>, device_slots> orders;
   };
   static auto* const all = new All;  // groups may outlive main()
   const std::lock_guard lock(all->mutex);
-  std::weak_ptr<LaunchOrder>& known = all->orders[{api.get(), slot_of(device)}];
+  std::weak_ptr<LaunchOrder>& known = all->orders[slot_of(device)];
   auto order = known.lock();
-  if (!order) known = order = std::make_shared<LaunchOrder>(api, device);
+  if (!order) known = order = std::make_shared<LaunchOrder>(device);
   return order;
 }
 
-NcclApi::Stream LaunchOrder::stream() {
+std::shared_ptr<const bool> LaunchOrder::kind_of_groups(bool late) {
   const std::lock_guard lock(mutex_);
-  if (!stream_) {
-    const DeviceScope there(*api_, device_.index);
-    stream_ = api_->make_stream();
-  }
-  return stream_;
-}
-
-void LaunchOrder::keep_stream() noexcept {
-  const std::lock_guard lock(mutex_);
-  keeps_stream_ = true;
+  auto known = is_late_.lock();
+  if (!known) is_late_ = known = std::make_shared<const bool>(late);
+  return *known == late ? known : nullptr;
 }
 
 std::uint64_t LaunchOrder::next_group() {

@@ -3,10 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <utility>
 
-#include <lockstep/comm/nccl/api.hpp>
-#include <lockstep/tensor/device.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep {
 
@@ -16,6 +14,22 @@ namespace lockstep {
 /// they tell each other when they compare their calls; a clock is behind all times that it has
 /// heard of. So a collective may go when its ranks agree on it, and none that was entered here may
 /// get an earlier time (Skeen's algorithm; Birman and Joseph 1987). Waits for nothing. Thread-safe.
+///
+/// With Contract::late nobody waits until ranks agree, so no time can be agreed upon: the order is
+/// that of the calls on this rank, whatever their groups. It is never settled, so time() stays the
+/// clock at the call. No device waits for ever if the ranks' orders fit into one order of all
+/// collectives. Proof: of those that are not over take the first in that order. All of its ranks
+/// call it, as nothing holds their hosts, and all that is before it on their streams is over, so
+/// its kernels meet. The orders fit where ranks run one program: DistributedDataParallel reduces
+/// buckets in their order, and SyncBatchNorm's sums are where autograd comes to its layers. They do
+/// not fit where two ranks call two groups' collectives the other way round, be it by different
+/// branches or because two threads of one rank make the calls. Then two kernels wait for each other
+/// until the deadline, and both groups end in a TimeoutError that names the other's call: data are
+/// never wrong, because a communicator pairs its own collectives in the order of its own calls.
+///
+/// A device has groups of one of the two kinds only. Among late ones the first that is entered goes
+/// first; an agreed one entered before may get a later time than one entered behind. So two agreed
+/// collectives can be in an order that has no place for the late one that was called between them.
 class LaunchOrder {
  public:
   /// A collective's place, from enter() to leave(). Leaves when it is destroyed.
@@ -50,20 +64,19 @@ class LaunchOrder {
     Place* next_ = nullptr;
   };
 
-  LaunchOrder(std::shared_ptr<NcclApi> api, Device device)
-      : api_(std::move(api)), device_(device) {}
-  ~LaunchOrder();
+  explicit LaunchOrder(Device device) : stream_(Stream::from_pool(device)) {}
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
-  /// That of the device's groups that `api` serves.
-  [[nodiscard]] static std::shared_ptr<LaunchOrder> of(const std::shared_ptr<NcclApi>& api,
-                                                       Device device);
+  /// That of the groups of a device.
+  [[nodiscard]] static std::shared_ptr<LaunchOrder> of(Device device);
 
-  /// On which all groups launch. Made at the first call. Throws GpuError.
-  [[nodiscard]] NcclApi::Stream stream();
-  /// Something on it may never end.
-  void keep_stream() noexcept;
+  /// On which all groups launch.
+  [[nodiscard]] const Stream& stream() const noexcept { return stream_; }
+
+  /// What a group that is in use holds: whether its collectives go in the order of the calls. Null
+  /// where there are groups of the other kind.
+  [[nodiscard]] std::shared_ptr<const bool> kind_of_groups(bool late);
 
   /// What a new group may be called at least. Groups of one rank have different numbers, the same
   /// on all of their ranks: the largest of those that these propose.
@@ -71,11 +84,9 @@ class LaunchOrder {
   void add_group(std::uint64_t number);
 
  private:
-  std::shared_ptr<NcclApi> api_;
-  Device device_;
+  Stream stream_;
   std::mutex mutex_;
-  NcclApi::Stream stream_ = nullptr;
-  bool keeps_stream_ = false;
+  std::weak_ptr<const bool> is_late_;
   std::int64_t clock_ = 0;
   std::uint64_t next_group_ = 1;
   Place* first_ = nullptr;  // in no order

@@ -1,12 +1,9 @@
-// The only file that calls NCCL, the CUDA runtime and cuBLAS.
-#include <cublas_v2.h>
+// The only file that calls NCCL.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <nccl.h>
 
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/nccl/api.hpp>
@@ -18,16 +15,6 @@ namespace {
 static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
 static_assert(static_cast<int>(NcclStatus::success) == ncclSuccess);
 static_assert(static_cast<int>(NcclStatus::in_progress) == ncclInProgress);
-
-void check(cudaError_t status, const char* call) {
-  if (status == cudaSuccess) return;
-  throw GpuError(fmt::format("{}: {}", call, cudaGetErrorString(status)));
-}
-
-void check(cublasStatus_t status, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw GpuError(fmt::format("{}: {}", call, cublasGetStatusString(status)));
-}
 
 NcclStatus status_of(ncclResult_t result) { return static_cast<NcclStatus>(result); }
 
@@ -66,71 +53,31 @@ ncclRedOp_t op_of(ReduceOp op, DType dtype) {
   }
 }
 
-cudaDataType_t cuda_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return CUDA_R_64F;
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
+/// While it lives, this thread's CUDA calls are for `device`.
+class CudaDevice {
+ public:
+  explicit CudaDevice(int device) : here_(device) {
+    is_there_ = cudaGetDevice(&before_) == cudaSuccess &&
+                (before_ == here_ || cudaSetDevice(here_) == cudaSuccess);
   }
-}
+  ~CudaDevice() {
+    if (is_there_ && before_ != here_) static_cast<void>(cudaSetDevice(before_));
+  }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  [[nodiscard]] bool is_there() const noexcept { return is_there_; }
+
+ private:
+  int before_ = 0, here_;
+  bool is_there_ = false;
+};
 
 std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 class NcclLibrary final : public NcclApi {
  public:
-  int device_count() override {
-    int count = 0;
-    check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-    return count;
-  }
-  int current_device() override {
-    int index = 0;
-    check(cudaGetDevice(&index), "cudaGetDevice");
-    return index;
-  }
-  void set_device(int index) override { check(cudaSetDevice(index), "cudaSetDevice"); }
-  Stream make_stream() override {
-    Stream stream = nullptr;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    return stream;
-  }
-  void destroy(Stream stream) noexcept override { static_cast<void>(cudaStreamDestroy(stream)); }
-  Event make_event() override {
-    Event event = nullptr;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    return event;
-  }
-  void destroy(Event event) noexcept override { static_cast<void>(cudaEventDestroy(event)); }
-  void record(Event event, Stream stream) override {
-    check(cudaEventRecord(event, stream), "cudaEventRecord");
-  }
-  void make_wait(Stream stream, Event event) override {
-    check(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
-  }
-  bool is_over(Event event) override {
-    const cudaError_t status = cudaEventQuery(event);
-    if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
-    return status == cudaSuccess;
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
-  }
-  void scale(void* data, std::int64_t count, DType dtype, double factor, Stream stream) override {
-    const auto type = cuda_type_of(dtype),
-               computed_in = dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
-    const auto single = static_cast<float>(factor);
-    const void* alpha = dtype == DType::f64 ? static_cast<const void*>(&factor) : &single;
-    const std::lock_guard lock(mutex_);
-    const cublasHandle_t handle = handle_of(current_device());
-    check(cublasSetStream(handle, stream), "cublasSetStream");
-    check(cublasScalEx_64(handle, count, alpha, computed_in, data, type, 1, computed_in),
-          "cublasScalEx");
-  }
+  [[nodiscard]] DeviceType device_type() const noexcept override { return DeviceType::cuda; }
 
   NcclStatus make_id(NcclId& id) override {
     ncclUniqueId made;
@@ -138,13 +85,25 @@ class NcclLibrary final : public NcclApi {
     std::memcpy(id.data(), made.internal, id.size());
     return status_of(result);
   }
-  NcclStatus init(Comm& comm, int ranks, const NcclId& id, int rank) override {
+  NcclStatus init(Comm& comm, int ranks, const NcclId& id, int rank, int device) override {
+    const CudaDevice here(device);
+    if (!here.is_there()) return status_of(ncclUnhandledCudaError);
     ncclUniqueId agreed;
     std::memcpy(agreed.internal, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     return status_of(ncclCommInitRankConfig(&comm, ranks, agreed, rank, &config));
   }
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
+  [[nodiscard]] bool can_split() const noexcept override { return true; }
+  NcclStatus split(Comm parent, int colour, int key, Comm& part) override {
+    return status_of(ncclCommSplit(parent, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part,
+                                   nullptr));  // not blocking either
+  }
+#else
+  [[nodiscard]] bool can_split() const noexcept override { return false; }
+  NcclStatus split(Comm, int, int, Comm&) override { return status_of(ncclInvalidUsage); }
+#endif
   NcclStatus async_status(Comm comm) override {
     ncclResult_t status = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm, &status);
@@ -192,17 +151,6 @@ class NcclLibrary final : public NcclApi {
     if (last && *last) text += fmt::format(" ({})", last);
     return text + "; NCCL_DEBUG=INFO says more";
   }
-
- private:
-  /// cuBLAS's, made at the first mean on a device.
-  cublasHandle_t handle_of(int device) {
-    cublasHandle_t& handle = handles_[device];
-    if (!handle) check(cublasCreate(&handle), "cublasCreate");
-    return handle;
-  }
-
-  std::mutex mutex_;
-  std::map<int, cublasHandle_t> handles_;  // kept: the driver may be gone before static destructors
 };
 
 }  // namespace

@@ -24,7 +24,8 @@ class NcclQueue {
   [[nodiscard]] bool is_collecting() const noexcept { return open_batch_ != 0; }
 
   void add(NcclInFlight& work) noexcept;
-  /// Hands over what can go, without waiting. Throws GpuError, or what an operation found out.
+  /// Hands over what can go, without waiting. Throws NcclError, DeviceError, or what an operation
+  /// found out.
   void advance();
   /// The group has ended: nothing more is handed over.
   void clear() noexcept;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <string>
 #include <utility>
@@ -25,7 +26,9 @@ struct SimulatedTask {
   Kind kind = Kind::call;
   Fault fault = Fault::none;
   const char* label = "";
-  std::int64_t launch = 0;  // its number on the device; 0: no kernel
+  std::function<bool()> is_ready;  // empty: at once
+  bool is_awaited = false;         // its turn has come, and it was not ready
+  std::int64_t launch = 0;         // its number on the device; 0: no kernel
   void (*run)(void*) = nullptr;
   void (*destroy)(void*) noexcept = nullptr;
   RuntimeEvent* event = nullptr;         // mark

@@ -220,6 +220,11 @@ void SimulatedRuntime::enqueue(RuntimeStream& stream, SimulatedTask& task, Lock&
 }
 
 void SimulatedRuntime::launch(RuntimeStream* stream, const char* label, const LateCall& f) {
+  launch_when(stream, label, {}, f);
+}
+
+void SimulatedRuntime::launch_when(RuntimeStream* stream, const char* label,
+                                   std::function<bool()> is_ready, const LateCall& f) {
   Lock lock(mutex_);
   SimulatedDevice& device = state_of(stream->device, lock);
   expect_sound(device, lock);
@@ -232,6 +237,7 @@ void SimulatedRuntime::launch(RuntimeStream* stream, const char* label, const La
     throw;
   }
   task.label = label;
+  task.is_ready = std::move(is_ready);
   task.run = f.run;
   task.destroy = f.destroy;
   task.launch = ++device.counts.launches;

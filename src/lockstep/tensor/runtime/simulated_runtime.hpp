@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,11 @@ class SimulatedRuntime final : public DeviceRuntime {
 
   /// Runs a copy of f on the stream. `label` is static.
   void launch(RuntimeStream* stream, const char* label, const LateCall& f);
+  /// The same, as a kernel that waits for other processes: it does not begin, and the stream does
+  /// not go on, before `is_ready` says so. The runtime's thread asks it again and again, whether or
+  /// not anybody waits. It must not call the runtime.
+  void launch_when(RuntimeStream* stream, const char* label, std::function<bool()> is_ready,
+                   const LateCall& f);
 
   [[nodiscard]] DeviceType type() const noexcept override { return DeviceType::sim; }
   [[nodiscard]] int device_count() override { return devices; }
@@ -112,6 +118,8 @@ class SimulatedRuntime final : public DeviceRuntime {
 
   void work();
   [[nodiscard]] RuntimeStream* next_stream(const Lock& lock);
+  [[nodiscard]] bool is_ready(SimulatedTask& task, const SimulatedDevice& device, const Lock& lock);
+  void look_at_awaited(Lock& lock);
   void run_first(RuntimeStream& stream, Lock& lock);
   void run_call(SimulatedDevice& device, SimulatedTask& task, Lock& lock);
   void tell_waiters(const Lock& lock);
@@ -130,7 +138,8 @@ class SimulatedRuntime final : public DeviceRuntime {
   std::vector<SimulatedWaiter*> waiters_;
   std::vector<RuntimeStream*> ready_;  // the worker's
   SimulatedTask* free_tasks_ = nullptr;
-  std::int64_t owed_ = 0;  // tasks to run though nobody waits
+  std::int64_t owed_ = 0;     // tasks to run though nobody waits
+  std::int64_t awaited_ = 0;  // tasks at the heads of streams that were not ready
   std::uint64_t random_ = 1;
 };
 

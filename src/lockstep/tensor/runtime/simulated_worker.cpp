@@ -6,6 +6,13 @@
 #include <lockstep/tensor/runtime/simulated_records.hpp>
 
 namespace lockstep {
+namespace {
+
+// At what kernels wait for that wait for other processes.
+constexpr std::chrono::microseconds between_looks{100};
+constexpr std::int64_t behind_awaited = 16;
+
+}  // namespace
 
 void SimulatedRuntime::work() {
   on_worker = true;
@@ -13,7 +20,13 @@ void SimulatedRuntime::work() {
   for (;;) {
     if (waiters_.empty() && owed_ == 0) {
       let_kernels_use_memory(false, lock);
-      wanted_.wait(lock, [this] { return !waiters_.empty() || owed_ > 0; });
+      const auto is_wanted = [this] { return !waiters_.empty() || owed_ > 0; };
+      if (awaited_ == 0) {
+        wanted_.wait(lock, is_wanted);
+      } else if (!wanted_.wait_for(lock, between_looks, is_wanted)) {
+        look_at_awaited(lock);
+        continue;
+      }
     }
     RuntimeStream* const stream = next_stream(lock);
     if (stream) {
@@ -27,7 +40,34 @@ void SimulatedRuntime::work() {
     tell_waiters(lock);
     if (waiters_.empty()) continue;
     let_kernels_use_memory(false, lock);
-    wanted_.wait(lock);  // all that is waited for hangs, or waits for what does
+    if (awaited_ > 0) {
+      wanted_.wait_for(lock, between_looks);
+    } else {
+      wanted_.wait(lock);  // all that is waited for hangs, or waits for what does
+    }
+  }
+}
+
+bool SimulatedRuntime::is_ready(SimulatedTask& task, const SimulatedDevice& device,
+                                const Lock& /*lock*/) {
+  if (!task.is_ready) return true;
+  const bool ready = !device.error.empty() || task.is_ready();
+  if (task.is_awaited == !ready) return ready;
+  task.is_awaited = !ready;
+  awaited_ += ready ? -1 : 1;
+  return ready;
+}
+
+/// What has become ready is run, and some of what is behind it, though nobody waits for it.
+void SimulatedRuntime::look_at_awaited(Lock& lock) {
+  for (std::size_t s = 0; s < streams_.size(); ++s) {  // more may come meanwhile
+    RuntimeStream& stream = *streams_[s];
+    if (!stream.first || !stream.first->is_awaited || stream.hangs) continue;
+    if (!is_ready(*stream.first, state_of(stream.device, lock), lock)) continue;
+    let_kernels_use_memory(true, lock);
+    run_first(stream, lock);
+    tell_waiters(lock);
+    owed_ += behind_awaited;
   }
 }
 
@@ -44,12 +84,13 @@ void SimulatedRuntime::let_kernels_use_memory(bool they_may, const Lock& /*lock*
 }
 
 /// One of those whose first task may be run, as the seed will have it; null if there is none.
-RuntimeStream* SimulatedRuntime::next_stream(const Lock& /*lock*/) {
+RuntimeStream* SimulatedRuntime::next_stream(const Lock& lock) {
   ready_.clear();
   for (const auto& stream : streams_) {
     const SimulatedTask* const task = stream->first;
     if (!task || stream->hangs) continue;
     if (task->kind == SimulatedTask::Kind::wait && task->after->done < task->count) continue;
+    if (!is_ready(*stream->first, state_of(stream->device, lock), lock)) continue;
     ready_.push_back(stream.get());
   }
   if (ready_.empty()) return nullptr;
@@ -76,6 +117,7 @@ void SimulatedRuntime::run_first(RuntimeStream& stream, Lock& lock) {
       run_call(device, task, lock);
       lock.unlock();
       task.end_call();
+      task.is_ready = nullptr;
       lock.lock();
       break;
     case SimulatedTask::Kind::graph:

@@ -10,6 +10,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/version.hpp>
+#include <lockstep/comm/agreed_error.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/files/json_file.hpp>
 #include <lockstep/nn/module.hpp>
@@ -17,6 +18,7 @@
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/launch/shared_folder.hpp>
 #include <lockstep/train/report/library_versions.hpp>
+#include <lockstep/train/run/device_choice.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
 
@@ -69,11 +71,25 @@ std::string shm_line(const Launch& launch, int node) {
                                          parameters / 1e6, ranks.size()));
 }
 
+/// The device that the deck asks for cannot be had. An error. Collective.
+Findings check_device(ProcessGroup& group, const RunOptions& options) {
+  try {
+    static_cast<void>(choose_device(group, options));
+    return {};
+  } catch (const AgreedError& error) {
+    const std::string text = error.what();
+    const auto end = text.find(". ");
+    if (end == std::string::npos) return {{Finding::Severity::error, "device", text, ""}};
+    return {{Finding::Severity::error, "device", text.substr(0, end), text.substr(end + 2)}};
+  }
+}
+
 }  // namespace
 
 DeckFacts facts_of(const Task& task, const RunPlan& plan, const std::string& deck_hash) {
   return {.deck_hash = deck_hash,
           .run_folder = plan.run.dir,
+          .run = plan.run,
           .gradient_bytes = bucket_bytes(*task.make_model(), plan.ddp.buckets)};
 }
 
@@ -86,6 +102,7 @@ Examination examine(ProcessGroup& group, const DeckFacts& facts) {
   found.libraries = library_versions();
   found.gradient_bytes = facts.gradient_bytes;
   found.run_folder = existing_part(group, facts.run_folder);
+  add(found.findings, check_device(group, facts.run));
   add(found.findings, check_shared_folder(group, found.launch.layout, found.run_folder));
   add(found.findings, check_shared_memory(found.launch, facts.gradient_bytes.value_or(0)));
   found.links = measure_links(group);

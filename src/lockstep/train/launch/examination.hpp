@@ -9,6 +9,7 @@
 #include <lockstep/train/launch/finding.hpp>
 #include <lockstep/train/launch/launch.hpp>
 #include <lockstep/train/launch/links.hpp>
+#include <lockstep/train/options.hpp>
 
 namespace lockstep::train {
 
@@ -19,6 +20,7 @@ struct RunPlan;
 struct DeckFacts {
   std::string deck_hash;                      ///< empty: no deck
   std::string run_folder = "runs";            ///< where it will be
+  RunOptions run;                             ///< which device it asks for
   std::optional<std::size_t> gradient_bytes;  ///< of the model, on each rank
 };
 /// Makes the task's model, to see how large its gradients are. Local.
@@ -39,8 +41,9 @@ struct Examination {
 };
 
 /// Looks at how the ranks were placed, the links between neighbours, whether the run folder (or
-/// what of its path is there: nothing is left behind) is shared, and whether the gradients fit into
-/// shared memory. The same on every rank. Collective.
+/// what of its path is there: nothing is left behind) is shared, whether there are the devices that
+/// the deck asks for, and whether the gradients fit into shared memory. The same on every rank.
+/// Collective.
 [[nodiscard]] Examination examine(ProcessGroup& group, const DeckFacts& facts);
 
 [[nodiscard]] std::string as_text(const Examination& examination);

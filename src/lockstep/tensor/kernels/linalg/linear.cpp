@@ -5,6 +5,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/math/product.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {
 namespace {
@@ -96,6 +97,15 @@ void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumula
 
 void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
   const Tensor rows = as_matrix(grad_y);
+  if (math::device_math(grad_y.device())) {
+    // A product by ones has threads for every part of long columns.
+    const PrecisionGuard as_they_are(Precision::f32);
+    const Tensor ones = Tensor::full({1, rows.size(0)}, 1, grad_y.dtype(), grad_y.device());
+    math::product("linear",
+                  {.m = 1, .n = rows.size(1), .k = rows.size(0), .accumulate = accumulate},
+                  matrix(ones), matrix(rows), {grad_bias, rows.size(1)});
+    return;
+  }
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
     dispatch_floating(grad_y.dtype(), "linear",
                       [&]<class T>() { sum_rows_kernel<T>(space, rows, accumulate, grad_bias); });
