@@ -61,6 +61,22 @@ TEST_F(LocalCopiesOfARun, AKilledRunGoesOnFromTheNewestToTheSameBits) {
   EXPECT_FALSE(fs::exists(dir + "/checkpoints/local"));
 }
 
+TEST_F(LocalCopiesOfARun, OfDevicesGoOnOnTheHostToTheSameBits) {
+  const auto on = [](const std::string& device) {
+    return std::vector<std::string>{"--set", "run.device=\"" + device + '"', "--set",
+                                    "run.layout=\"plain\""};
+  };
+  const std::string whole = scratch.file("whole");
+  ASSERT_EQ(classify(2, small_run(whole, on("cpu"))).exit_code, 0);
+  kill_one(with_copies(dir, memory, on("sim")));
+  auto resumed = with_copies(dir, memory, on("cpu"));
+  resumed.push_back("--resume");
+  const Finished rest = classify(2, resumed);
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("step-00000020.h5 at step 20")) << rest.output;
+  expect_same_last_save(whole, dir);
+}
+
 TEST_F(LocalCopiesOfARun, InvariantOnAnotherNumberOfRanksToTheSameBits) {
   const std::vector<std::string> invariant{"--set", "train.reduction=\"invariant\"", "--set",
                                            "train.shards=6"};

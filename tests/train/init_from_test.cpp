@@ -30,6 +30,13 @@ TEST(TakeWeights, RefusesWhatIsNotFiniteInTheModelsType) {
   EXPECT_EQ(model.at("w").to_vector<float>(), (std::vector<float>{1e38F, 1e38F}));
 }
 
+TEST(TakeWeights, GoIntoAModelOnADevice) {
+  StateDict model;
+  model.insert("w", Tensor::zeros({2}, DType::f32, {DeviceType::sim, 0}));
+  EXPECT_EQ(train::take_weights(one(DType::f64, 2.5), model).taken, 1);
+  EXPECT_EQ(model.at("w").to_vector<float>(), (std::vector<float>{2.5F, 2.5F}));
+}
+
 // A checkpoint may be forged, its checksums too.
 TEST(TakeWeights, OfAnotherModelAreKnownByWhatIsNotUsed) {
   StateDict model = one(DType::f32, 0), weights = one(DType::f32, 1);

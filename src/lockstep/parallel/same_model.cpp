@@ -14,9 +14,8 @@ namespace {
 
 /// Ranks have devices of one kind; the host's is not said.
 std::string kind_of_device(const Tensor& tensor) {
-  std::string name = to_string(tensor.device());
-  if (tensor.device().type == DeviceType::host) return "";
-  return " on " + name.substr(0, name.find(':'));
+  const DeviceType type = tensor.device().type;
+  return type == DeviceType::host ? "" : fmt::format(" on {}", name_of(type));
 }
 
 void expect_one_device(const nn::Module& module) {

@@ -2,11 +2,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
 /// sim: a device simulated by this process, which fails where a GPU would (docs/devices.md).
 enum class DeviceType : std::uint8_t { host, cuda, sim };
+
+/// "host", "cuda" or "sim".
+[[nodiscard]] std::string_view name_of(DeviceType type) noexcept;
 
 /// Where a tensor's bytes live. The host has index 0.
 struct Device {

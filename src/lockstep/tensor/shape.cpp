@@ -93,16 +93,22 @@ std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
-std::string to_string(Device device) {
-  switch (device.type) {
+std::string_view name_of(DeviceType type) noexcept {
+  switch (type) {
     case DeviceType::host:
       break;
     case DeviceType::cuda:
-      return "cuda:" + std::to_string(device.index);
+      return "cuda";
     case DeviceType::sim:
-      return "sim:" + std::to_string(device.index);
+      return "sim";
   }
   return "host";
+}
+
+std::string to_string(Device device) {
+  std::string text(name_of(device.type));
+  if (device.type != DeviceType::host) text += ":" + std::to_string(device.index);
+  return text;
 }
 
 std::size_t slot_of(Device device) {

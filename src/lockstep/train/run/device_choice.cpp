@@ -29,10 +29,12 @@ struct Wish {
   std::optional<int> index;
 };
 
+/// As decks call it: the host is "cpu".
 std::optional<DeviceType> type_named(std::string_view name) {
   if (name == "cpu") return DeviceType::host;
-  if (name == "cuda") return DeviceType::cuda;
-  if (name == "sim") return DeviceType::sim;
+  for (const DeviceType type : {DeviceType::cuda, DeviceType::sim}) {
+    if (name == name_of(type)) return type;
+  }
   return std::nullopt;
 }
 
