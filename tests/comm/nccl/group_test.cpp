@@ -59,6 +59,38 @@ TEST(NcclGroup, TheInputIsReadBehindWhatTheCurrentStreamHasBeenGiven) {
   });
 }
 
+/// What is read behind a wait(), of a device that forgets its nth wait.
+float summed_with_lost_wait(ProcessGroup& group, std::int64_t lost, std::uint64_t seed) {
+  auto& runtime = SimulatedRuntime::instance();
+  const int me = group.rank();
+  const auto input = on_device(me, of(64, 1.0F)), sum = on_device(me, of(64, 0.0F)),
+             result = on_device(me, of(64, 0.0F));
+  current_stream(device_of(me)).synchronize();
+  runtime.set_seed(seed);
+  runtime.inject(me, {.lost_wait_at = lost});
+  input.fill(2.0);
+  group.all_reduce(input, sum, ReduceOp::sum).wait();
+  result.copy_from(sum);
+  runtime.let_go(me);
+  return floats(result).front();
+}
+
+TEST(NcclGroup, EachWaitOfAStreamIsNeeded) {
+  on_ranks(1, [](ProcessGroup& group, StandIn&) {
+    std::array<int, 3> wrong{};
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      for (const std::size_t lost : {0U, 1U, 2U}) {
+        if (summed_with_lost_wait(group, static_cast<std::int64_t>(lost), seed) != 2.0F)
+          ++wrong.at(lost);
+      }
+      group.barrier();
+    }
+    EXPECT_EQ(wrong[0], 0);
+    EXPECT_GT(wrong[1], 0) << "of NCCL's stream for the input";
+    EXPECT_GT(wrong[2], 0) << "for the result";
+  });
+}
+
 TEST(NcclGroup, OverAPartHasItsGlobalRanksAndKnowsWhoIsOutside) {
   const auto gpus = std::make_shared<StandIn>();
   run_ranks_as_threads(

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -117,6 +118,27 @@ TEST_F(SimulatedDeviceTest, AnEventOrdersTwoStreamsWhateverTheSeed) {
   }
   EXPECT_GT(wrong, 10) << "a lost wait is hardly seen";
   runtime.destroy(event);
+}
+
+// The runtime's thread asks, and nobody waits.
+TEST_F(SimulatedDeviceTest, AKernelThatWaitsForOthersHoldsItsStreamOnly) {
+  std::atomic<bool> is_ready = false, was_asked = false;
+  const auto ready = [&] {
+    was_asked = true;
+    return is_ready.load();
+  };
+  runtime.launch_when(a, "wait", ready, LateCall::of([this] { diary.write('1'); }));
+  write_late(a, '2');
+  write_late(b, 'b');
+  RuntimeEvent* const last = runtime.make_event(device);
+  runtime.record(last, a);
+  while (!was_asked) static_cast<void>(runtime.is_over(last));
+  runtime.synchronize(b);
+  EXPECT_EQ(diary.read(), "b");
+  is_ready = true;
+  while (diary.read() != "b12") std::this_thread::yield();
+  runtime.synchronize(a);
+  runtime.destroy(last);
 }
 
 TEST_F(SimulatedDeviceTest, AnEventThatIsAskedForAgainAndAgainIsOverInTheEnd) {

@@ -29,9 +29,15 @@ std::shared_ptr<LaunchOrder> order_of_launches(const NcclApi& api, ProcessGroup&
     if (device.type != api.device_type()) {
       throw InputError(fmt::format("{}, which NCCL does not serve", to_string(device)));
     }
-    const int count = runtime_of(device.type).device_count();
-    if (device.index >= 0 && device.index < count) return;
-    throw InputError(fmt::format("no device {}: it has {} of them", to_string(device), count));
+    std::string finding;
+    try {
+      const int count = runtime_of(device.type).device_count();
+      if (device.index >= 0 && device.index < count) return;
+      finding = fmt::format("it has {} of them", count);
+    } catch (const InputError& error) {
+      finding = error.what();
+    }
+    throw InputError(fmt::format("no device {}: {}", to_string(device), finding));
   };
   const auto refuse = [](const AgreedFailure& failure) {
     throw Agreed<InputError>(
