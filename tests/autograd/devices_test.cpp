@@ -120,7 +120,8 @@ std::string name_of_case(const testing::TestParamInfo<OperationCase>& info) {
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
-  return name + "_" + std::string(name_of(info.param.dtype)) + "_" + kind_of(info.param.device);
+  return name + "_" + std::string(name_of(info.param.dtype)) + "_" +
+         std::string(name_of(info.param.device.type));
 }
 
 std::vector<OperationCase> cases_in(const std::vector<DType>& dtypes) {

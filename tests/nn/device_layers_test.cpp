@@ -299,7 +299,7 @@ INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer,
                                           testing::ValuesIn(test::devices_to_test())),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + "_" +
-                                  test::kind_of(std::get<1>(info.param));
+                                  std::string(name_of(std::get<1>(info.param).type));
                          });
 
 class EveryLayerWithAStandIn : public testing::TestWithParam<Use> {};

@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerOnDevice,
                                           testing::ValuesIn(test::devices_to_test())),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" +
-                                  test::kind_of(std::get<1>(info.param));
+                                  std::string(name_of(std::get<1>(info.param).type));
                          });
 
 TEST_P(EveryOptimizer, GoesOnFromWhatWasWrittenIntoAParameterOf16Bits) {

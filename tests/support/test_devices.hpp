@@ -25,15 +25,9 @@ inline std::vector<Device> devices_to_test() {
   return devices;
 }
 
-/// "host", "sim" or "cuda".
-inline std::string kind_of(Device device) {
-  const std::string name = to_string(device);
-  return name.substr(0, name.find(':'));
-}
-
 /// For INSTANTIATE_TEST_SUITE_P over devices alone.
 inline std::string name_of_device_case(const testing::TestParamInfo<Device>& info) {
-  return kind_of(info.param);
+  return std::string(name_of(info.param.type));
 }
 
 /// By how much a GPU's numbers may differ from the host's, of the largest of them.

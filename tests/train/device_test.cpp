@@ -268,10 +268,11 @@ TEST_P(OnDevice, TrainsAsOnTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Trainer, OnDevice, testing::ValuesIn(cases_on_devices()), [](const auto& info) {
-      return std::string(info.param.first.name) + "_" + test::kind_of({info.param.second, 0});
-    });
+INSTANTIATE_TEST_SUITE_P(Trainer, OnDevice, testing::ValuesIn(cases_on_devices()),
+                         [](const auto& info) {
+                           return std::string(info.param.first.name) + "_" +
+                                  std::string(name_of(info.param.second));
+                         });
 
 // The scale is halved until gradients are finite: where it begins, some steps are left out.
 TEST(Trainer, LeavesTheSameStepsOutOnADevice) {

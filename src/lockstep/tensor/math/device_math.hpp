@@ -125,8 +125,8 @@ class MathStandIn {
 };
 
 /// Enqueues it behind the device's current stream, by a plan that this thread keeps, with a
-/// workspace of the caching allocator. False, and nothing is done, for a product with a bias that the
-/// library has only without.
+/// workspace of the caching allocator. False, and nothing is done, for a product with a bias that
+/// the library has only without.
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
                        const ProductAddresses& at, Device device);
 void run(DeviceMath& math, const char* name, const Convolution& convolution,
