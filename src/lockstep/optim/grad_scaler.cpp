@@ -91,7 +91,7 @@ Tensor GradScaler::step(Optimizer& optimizer, double gradient_factor) {
 
 Tensor GradScaler::step(Optimizer& optimizer, const Tensor& gradient_factor) {
   Checked* const unscaled = this->unscaled(optimizer);
-  const Tensor found_inf = unscaled ? unscaled->found_inf : check(optimizer, false).found_inf;
+  Tensor found_inf = unscaled ? unscaled->found_inf : check(optimizer, false).found_inf;
   for (const auto& parameter : optimizer.parameters()) {
     const Tensor gradient = parameter.variable.grad();
     if (gradient.defined()) find_not_finite(gradient, found_inf);

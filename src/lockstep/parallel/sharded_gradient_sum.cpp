@@ -15,8 +15,8 @@ Tensor sum_of_products(const Tensor& a, const Tensor& b) {
   const auto flat = [](const Tensor& t) {
     return Tensor::over(t.storage(), t.offset_bytes(), {t.numel()}, t.dtype()).to(DType::f64);
   };
-  const Tensor products = Tensor::empty({a.numel()}, DType::f64, a.device()),
-               sum = Tensor::empty({1}, DType::f64, a.device());
+  const Tensor products = Tensor::empty({a.numel()}, DType::f64, a.device());
+  Tensor sum = Tensor::empty({1}, DType::f64, a.device());
   arithmetic(Arithmetic::multiply, flat(a), flat(b), false, products);
   reduce_sum(products, 1.0, false, sum);
   return sum;
@@ -24,7 +24,7 @@ Tensor sum_of_products(const Tensor& a, const Tensor& b) {
 
 /// factor x, f64 [1], of one element.
 Tensor product(const Tensor& x, double factor) {
-  const Tensor result = Tensor::empty({1}, DType::f64, x.device());
+  Tensor result = Tensor::empty({1}, DType::f64, x.device());
   convert(x.reshape({1}), result);
   scale(result, factor);
   return result;
