@@ -26,7 +26,7 @@ Device device_of(const Parameters& parameters) {
 template <class F>
 Tensor numbers_of_gradients(const Parameters& parameters, const F& of_one) {
   const auto count = static_cast<std::int64_t>(parameters.size());
-  const Tensor numbers = Tensor::zeros({count}, DType::f64, device_of(parameters));
+  Tensor numbers = Tensor::zeros({count}, DType::f64, device_of(parameters));
   for (std::int64_t i = 0; i < count; ++i) {
     const Tensor gradient = parameters[static_cast<std::size_t>(i)].variable.grad();
     if (gradient.defined()) of_one(widened(gradient), numbers.slice(i, i + 1));
