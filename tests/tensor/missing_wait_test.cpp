@@ -176,13 +176,17 @@ INSTANTIATE_TEST_SUITE_P(
 #undef PLACE
 
 TEST_P(MissingWait, IsWrongDataForSomeSeedAndNothingMissingForNone) {
-  int wrong = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     EXPECT_TRUE(is_right(seed, false)) << "seed " << seed;
+  }
+#ifndef __SANITIZE_THREAD__  // a forgotten wait is a data race
+  int wrong = 0;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     wrong += !is_right(seed, true);
     EXPECT_TRUE(is_right(seed, false)) << "seed " << seed << ", after a wait was forgotten";
   }
   EXPECT_GE(wrong, 3);
+#endif
 }
 
 }  // namespace
