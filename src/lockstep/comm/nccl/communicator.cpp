@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
@@ -20,6 +23,16 @@ namespace {
 
 // How long NCCL has to give up before it is left behind, at most.
 constexpr std::chrono::milliseconds patience{5000};
+
+/// Where NCCL puts a communicator's handle. Where it never comes to an end it may write there at
+/// any time, so the place is left to it.
+using Cell = std::unique_ptr<NcclApi::Comm>;
+void leave_to_nccl(Cell cell) {
+  static std::mutex mutex;
+  static auto& left = *new std::vector<Cell>;  // NCCL's threads may outlive main()
+  const std::lock_guard lock(mutex);
+  left.push_back(std::move(cell));
+}
 
 }  // namespace
 
@@ -110,23 +123,22 @@ void NcclCommunicator::leave_out() {
 
 template <class F>
 NcclApi::Comm NcclCommunicator::made(const char* call, NcclApi::Comm settling, const F& make) {
-  // Where NCCL never comes to an end it may write there at any time: the cell is left to it then.
-  auto* const cell = new NcclApi::Comm(nullptr);
+  auto cell = std::make_unique<NcclApi::Comm>(nullptr);
   try {
     expect_accepted(make(*cell), call, settling);
     settle(settling ? settling : *cell, call);
     if (settling && *cell) settle(*cell, call);
   } catch (const NcclError& error) {
     if (!comm_) comm_ = *cell;  // for the destructor
+    leave_to_nccl(std::move(cell));
     throw ErrorOnRank<CommError>(
         rank_, fmt::format("{}: {}. The job must be restarted.", rank_name_, error.what()));
   } catch (const TimeoutError&) {
     if (!comm_) comm_ = *cell;
+    leave_to_nccl(std::move(cell));
     throw;
   }
-  const NcclApi::Comm comm = *cell;
-  delete cell;
-  return comm;
+  return *cell;
 }
 
 NcclCommunicator::~NcclCommunicator() {
