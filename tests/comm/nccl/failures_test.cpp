@@ -279,7 +279,8 @@ TEST(NcclLifetime, AFailedGroupKeepsTheMemoryOfItsKernels) {
     test::stop_device(group, gpus);
     const auto before = bytes_in_use();
     Work work = group.all_reduce(std::exchange(mine, {}), ReduceOp::sum);
-    EXPECT_THROW(work.synchronize(), TimeoutError);
+    // Of this thread's look at the deadline, or of the group that the engine's look has ended.
+    EXPECT_THROW(work.synchronize(), CommError);
     work = {};
     EXPECT_EQ(bytes_in_use(), before);
   });
