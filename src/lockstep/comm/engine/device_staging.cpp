@@ -84,7 +84,6 @@ void DeviceStaging::copy_back(const Operation& operation, int rank) {
 }
 
 void DeviceStaging::end() noexcept {
-  if (!device_) return;
   device_->give_event(std::exchange(given_, nullptr));
   device_->give_event(std::exchange(back_, nullptr));
   input_ = output_ = Tensor();

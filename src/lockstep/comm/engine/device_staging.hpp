@@ -40,12 +40,10 @@ enum class DeviceReach : std::uint8_t {
 /// With DeviceReach::by_host nothing is copied, and the backend waits for the caller's stream.
 class DeviceStaging {
  public:
-  DeviceStaging() = default;  ///< of an operation that needs none
   /// Puts pinned tensors in the place of the operation's, unless `by_host`. Throws
   /// OutOfMemoryError.
   DeviceStaging(Operation& operation, StagingDevice& device, bool by_host);
 
-  [[nodiscard]] explicit operator bool() const noexcept { return device_ != nullptr; }
   [[nodiscard]] Device device() const noexcept { return device_->device(); }
 
   /// Copies what this rank brings, behind the current stream; `rank`: this one.
@@ -64,7 +62,7 @@ class DeviceStaging {
   void end() noexcept;
 
  private:
-  StagingDevice* device_ = nullptr;
+  StagingDevice* device_;
   Tensor input_, output_;         // on the device
   DeviceEvent* given_ = nullptr;  // what the caller's stream had before, and the copy out
   DeviceEvent* back_ = nullptr;

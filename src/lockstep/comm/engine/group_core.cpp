@@ -55,13 +55,13 @@ Work GroupCore::start(Operation&& operation) {
   const bool is_message = operation.is_message();
   std::uint64_t& last = is_message ? message_sequence_ : sequence_;
   operation.sequence = last + 1;
-  DeviceStaging staging = stage(operation);
+  std::optional<DeviceStaging> staging = stage(operation);
   const IntrusivePtr<InFlight> work = make(std::move(operation));
   ++last;  // what a backend has refused, no other rank may miss
   work->ticket_ = flight_.entered(work->operation());
   work->traced_.entered(work->operation());
   if (is_message) work->phase_ = InFlight::Phase::transfer;
-  work->staging_ = std::move(staging);
+  if (staging) work->staging_ = std::move(staging);
   enlist(*work);  // also before a failure: some parts may be on their way
   hold(*work);
   if (is_message) step(*work);  // launched before older operations get their turn
@@ -89,17 +89,17 @@ bool GroupCore::step(InFlight& work) {
   return motion != Motion::none;
 }
 
-DeviceStaging GroupCore::stage(Operation& operation) {
+std::optional<DeviceStaging> GroupCore::stage(Operation& operation) {
   const Device device = operation.device;
   if (device.type == DeviceType::host) return {};
   const DeviceReach reach = reach_of(operation);
   if (reach == DeviceReach::by_device) return {};
   const bool by_host = reach == DeviceReach::by_host;
   for (const auto& known : staging_devices_) {
-    if (known->device() == device) return {operation, *known, by_host};
+    if (known->device() == device) return DeviceStaging(operation, *known, by_host);
   }
   staging_devices_.push_back(std::make_unique<StagingDevice>(device));
-  return {operation, *staging_devices_.back(), by_host};
+  return DeviceStaging(operation, *staging_devices_.back(), by_host);
 }
 
 void GroupCore::hold(InFlight& work) {
@@ -108,7 +108,7 @@ void GroupCore::hold(InFlight& work) {
   ++held_like(work);
   if (!work.staging_) return;
   guarded(work, [&] {
-    work.staging_.copy_out(work.operation_, rank_);
+    work.staging_->copy_out(work.operation_, rank_);
     return Motion::none;
   });
 }
@@ -120,7 +120,7 @@ bool GroupCore::let_go(InFlight& work) {
     const bool is_like = older->operation_.is_message() == is_message;
     if (is_like && older->phase_ == InFlight::Phase::held) return false;
   }
-  if (work.staging_ && !work.staging_.has_come()) return false;
+  if (work.staging_ && !work.staging_->has_come()) return false;
   --held_like(work);
   work.phase_ = is_message ? InFlight::Phase::transfer : InFlight::Phase::rendezvous;
   return true;
@@ -157,7 +157,7 @@ Motion GroupCore::advance(InFlight& work) {
   if (work.phase_ == InFlight::Phase::held && !let_go(work)) return Motion::none;
   if (work.phase_ == InFlight::Phase::transfer) return transfer(work);
   if (work.phase_ == InFlight::Phase::back) {
-    return work.staging_.is_back() ? Motion::over : Motion::none;
+    return work.staging_->is_back() ? Motion::over : Motion::none;
   }
   const std::uint64_t sequence = work.operation_.sequence;
   if (!work.rendezvous(sequence == agreed_ + 1)) return Motion::none;
@@ -176,10 +176,10 @@ Motion GroupCore::transfer(InFlight& work) {
     motion = Motion::some;
   }
   if (motion != Motion::over || !work.staging_) return motion;
-  if (!work.cancelled()) work.staging_.copy_back(work.operation_, rank_);
+  if (!work.cancelled()) work.staging_->copy_back(work.operation_, rank_);
   work.phase_ = InFlight::Phase::back;
   if (!work.operation_.is_message()) retire_collectives();
-  return work.staging_.is_back() ? Motion::over : Motion::some;
+  return work.staging_->is_back() ? Motion::over : Motion::some;
 }
 
 Motion GroupCore::poll(InFlight& work, Until until) {
@@ -274,7 +274,7 @@ std::string GroupCore::who_is_missing(const InFlight& work) const {
   }
   if (work.phase_ == InFlight::Phase::back) {
     return fmt::format("every rank has met it, but the copy of its result to {} has not ended",
-                       to_string(work.staging_.device()));
+                       to_string(work.staging_->device()));
   }
   if (work.operation_.is_message()) return absent_peer(work.operation_);
   return work.phase_ == InFlight::Phase::transfer ? "" : missing_ranks(work);
@@ -321,8 +321,8 @@ void GroupCore::delist(InFlight& work) noexcept {
   if (work.phase_ == InFlight::Phase::done) {
     flight_.completed(work.ticket_);
     work.traced_.over(work.operation_);
+    if (work.staging_) work.staging_->end();
   }
-  if (work.phase_ == InFlight::Phase::done) work.staging_.end();
   if (!work.operation_.is_message()) retire_collectives();
   work.drop_owner();
 }

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -125,7 +126,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// The backend is done with collectives older than the oldest that it still has.
   void retire_collectives() noexcept;
 
-  [[nodiscard]] DeviceStaging stage(Operation& operation);
+  [[nodiscard]] std::optional<DeviceStaging> stage(Operation& operation);
   /// Holds it back where its device, or an older operation's of its kind, has not come so far.
   void hold(InFlight& work);
   /// Whether it is held no longer.

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -93,7 +94,7 @@ class InFlight : public WorkRecord {
   [[nodiscard]] bool in_flight() const noexcept { return phase_ < Phase::done; }
   [[nodiscard]] bool order() {
     if (!staging_) return order_stream();
-    if (phase_ == Phase::back) staging_.order_stream();
+    if (phase_ == Phase::back) staging_->order_stream();
     return phase_ == Phase::back;
   }
   void wait_until(Until until);
@@ -103,7 +104,7 @@ class InFlight : public WorkRecord {
 
   IntrusivePtr<GroupCore> core_;
   Operation operation_;
-  DeviceStaging staging_;
+  std::optional<DeviceStaging> staging_;  // none where the backend takes the tensors as they are
   Phase phase_ = Phase::rendezvous;
   bool gives_up_ = false;     // cancel() came while it was held
   std::uint64_t ticket_ = 0;  // of the flight recorder
