@@ -33,7 +33,7 @@ how_to_get_them() {
   say "           HDF5 built for that MPI, Kokkos, oneDNN and OpenBLAS, and run this again"
   say "  Spack    spack install ninja mpich hdf5+mpi kokkos onednn openblas tomlplusplus cli11 fmt spdlog"
   say "           nlohmann-json cereal xxhash zlib googletest benchmark, then 'spack load' them and run this again"
-  say "More: docs/install.md."
+  say "More: docs/guide/install.md."
 }
 
 # Runs apt-get as root; fails if this user may not.

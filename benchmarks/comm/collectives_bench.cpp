@@ -56,7 +56,7 @@ enum class Kind {
 };
 
 /// Bus bandwidth's factor: the bytes that the busiest link must carry, over the size. NVIDIA/
-/// nccl-tests, doc/PERFORMANCE.md; derived in docs/performance.md.
+/// nccl-tests, doc/PERFORMANCE.md; derived in docs/reference/performance.md.
 double bus_factor(Kind kind, double n) {
   switch (kind) {
     case Kind::all_reduce:

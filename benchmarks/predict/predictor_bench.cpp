@@ -1,5 +1,6 @@
 // Predictions of fully connected networks: Predictor, and the module itself (oneDNN's products)
-// beside it. The first network is that of docs/performance.md. One thread: OMP_NUM_THREADS=1.
+// beside it. The first network is that of docs/reference/performance.md. One thread:
+// OMP_NUM_THREADS=1.
 #include <benchmark/benchmark.h>
 
 #include <vector>

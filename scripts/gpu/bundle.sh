@@ -4,7 +4,7 @@
 # Builds with CUDA in build/gpu and makes build/lockstep_gpu.tar.xz, a folder for a machine that has a GPU and its CUDA
 # libraries, but no MPI and none of the libraries that a build needs. There:
 #   tar -xf lockstep_gpu.tar.xz && lockstep_gpu/scripts/gpu/check.sh cuda OUT
-#   KOKKOS_PREFIX        install folder of a Kokkos with CUDA, a shared library (docs/gpu.md)
+#   KOKKOS_PREFIX        install folder of a Kokkos with CUDA, a shared library (docs/guide/check_a_gpu.md)
 #   LOCKSTEP_CMAKE_ARGS  further arguments of the configuration, e.g. "-DNCCL_ROOT=..."
 #   JOBS                 parallel compilations (default: the cores of this process)
 set -euo pipefail
@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 prefix=${1:?usage: scripts/gpu/bundle.sh KOKKOS_PREFIX}
 limit_mib=64
 if ! compgen -G "$prefix/lib*/libkokkoscore.so" >/dev/null; then
-  echo "bundle: there is no libkokkoscore.so below $prefix: build Kokkos with BUILD_SHARED_LIBS=ON (docs/gpu.md)" >&2
+  echo "bundle: there is no libkokkoscore.so below $prefix: build Kokkos with BUILD_SHARED_LIBS=ON (docs/guide/check_a_gpu.md)" >&2
   exit 2
 fi
 

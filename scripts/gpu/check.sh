@@ -5,7 +5,7 @@
 # In phases, each in a process group of its own that ends when its time is over, so that a phase that hangs costs no
 # other. DEVICE is cuda, or sim: simulated devices, where only the script is tried, and the last two phases are left out
 # unless they are named. OUT, a new folder or an empty one, gets PHASE.log and table.txt, written anew after each phase.
-# The exit code is 1 if a phase failed. docs/gpu.md says what each phase proves.
+# The exit code is 1 if a phase failed. docs/guide/check_a_gpu.md says what each phase proves.
 #   PYTHON         the Python that has PyTorch (default: python3)
 #   LIMIT_PERCENT  of the time that each phase has (default: 100): more on a slow or busy machine
 set -euo pipefail

@@ -185,8 +185,8 @@ TEST(Classify, CurvesAbsentWithoutGnuplotAreSaidInOneLine) {
 TEST(Lockstep, DeckReferenceIsTheOneInTheDocumentation) {
   const Finished reference = lockstep_utility({"deck", "reference"});
   ASSERT_EQ(reference.exit_code, 0);
-  EXPECT_EQ(reference.output, read_file(source("docs/deck_reference.md")))
-      << "update it: build/release/apps/lockstep deck reference > docs/deck_reference.md";
+  EXPECT_EQ(reference.output, read_file(source("docs/reference/decks.md")))
+      << "update it: build/release/apps/lockstep deck reference > docs/reference/decks.md";
 }
 
 TEST(Lockstep, ANewDeckIsGoodAsItIsAndWithEveryKeySet) {

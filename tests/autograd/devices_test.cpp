@@ -198,7 +198,7 @@ TEST(EveryOperationOnADevice, RunsOnAGpuOrIsOneOfThoseThatAreRefused) {
         ASSERT_NEAR(found[t][i], expected[t][i], 1e-12);
     }
   }
-  // As docs/coverage.md has them.
+  // As docs/reference/coverage.md has them.
   EXPECT_EQ(refused, (std::vector<std::string>{"embedding_bag_mean",
                                                "embedding_bag_max",
                                                "embedding_bag_weighted",

@@ -211,7 +211,7 @@ TEST(SecondDerivative, OfAnOperationWithoutOneNamesItAndWhatItComputed) {
   const Variable y = sum(exp(own_operation(x, false)));
   const auto message = message_of<Error>([&] { static_cast<void>(grad(y, x, keep)); });
   for (const char* part :
-       {"own_operation", "no second derivative", "f64[2, 3]", "docs/second_derivatives.md"}) {
+       {"own_operation", "no second derivative", "f64[2, 3]", "docs/guide/second_derivatives.md"}) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
   EXPECT_EQ(grad(y, x).shape(), x.shape()) << "first derivatives it has, after the error too";

@@ -1,4 +1,4 @@
-// The Python of docs/checkpoints.md, taken from the page itself, run by the system's python3.
+// The Python of docs/guide/checkpoints.md, taken from the page itself, run by the system's python3.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -39,7 +39,7 @@ class H5py : public testing::Test {
 TEST_F(H5py, TheThreeLinesOfTheDocsReadTheWeightsInPyTorchsLayout) {
   const auto folder = test::scratch("h5py");
   test::save_on_threads(checkpoint_path(folder / "checkpoints", 938), 3);
-  EXPECT_EQ(test::run_python(folder, snippet("checkpoints.md") + R"(
+  EXPECT_EQ(test::run_python(folder, snippet("guide/checkpoints.md") + R"(
 import numpy as np
 def same(name, shape, first):
     assert weights[name].shape == shape and weights[name].dtype == np.float32, name
@@ -63,7 +63,7 @@ TEST_F(H5py, TheTenLinesOfTheFormatPageReadEverything) {
   const auto folder = test::scratch("h5py-all");
   test::save_on_threads(folder / "a.h5", 2);
   const auto deck = test::sample().deck;
-  EXPECT_EQ(test::run_python(folder, snippet("checkpoint_format.md") + R"(
+  EXPECT_EQ(test::run_python(folder, snippet("reference/checkpoint_format.md") + R"(
 state = load("a.h5")
 assert state["model/conv1.weight"].shape == (10, 1, 5, 5)
 assert state["model/table"].tolist() == [[3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14],
@@ -89,7 +89,7 @@ TEST_F(H5py, TheSameLinesReadCompressedFiles) {
     contents.model.insert("half", Tensor::full({300, 300}, 1.5, DType::f16));
     CheckpointWriter(Compression::deflate).save(group, folder / "a.h5", contents);
   });
-  EXPECT_EQ(test::run_python(folder, snippet("checkpoint_format.md") + R"(
+  EXPECT_EQ(test::run_python(folder, snippet("reference/checkpoint_format.md") + R"(
 import numpy as np
 state = load("a.h5")
 def same(name, shape, first):

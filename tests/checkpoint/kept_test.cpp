@@ -1,4 +1,5 @@
-// The promise of docs/checkpoint_format.md: what an earlier version wrote can be read, every bit.
+// The promise of docs/reference/checkpoint_format.md: what an earlier version wrote can be read,
+// every bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

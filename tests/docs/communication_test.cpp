@@ -5,14 +5,14 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/communication.md: each of its programs is a file, does what the page says and prints what
-// the page shows.
+// docs/guide/communication.md: each of its programs is a file, does what the page says and prints
+// what the page shows.
 
 namespace lockstep::test {
 namespace {
 
 const std::string& page() {
-  static const std::string text = read_file(source("docs/communication.md"));
+  static const std::string text = read_file(source("docs/guide/communication.md"));
   return text;
 }
 
@@ -21,12 +21,12 @@ void expect_shown(const std::string& example, const std::string& output) {
   const std::string program =
       "```cpp\n" + read_file(source("docs/examples/" + example + ".cpp")) + "```";
   const auto at = page().find(program);
-  ASSERT_NE(at, std::string::npos)
-      << "docs/communication.md does not hold docs/examples/" << example << ".cpp word for word";
+  ASSERT_NE(at, std::string::npos) << "docs/guide/communication.md does not hold docs/examples/"
+                                   << example << ".cpp word for word";
   if (output.empty()) return;
   const std::string next_block = page().substr(page().find("\n```\n", at + program.size()));
   EXPECT_EQ(next_block.rfind("\n```\n" + output + "```", 0), 0U)
-      << "docs/communication.md does not show that " << example << " prints\n"
+      << "docs/guide/communication.md does not show that " << example << " prints\n"
       << output;
 }
 

@@ -4,14 +4,14 @@
 #include <string>
 #include <support/process.hpp>
 
-// docs/data_parallel.md: what it shows are parts of programs, which do what the page says.
+// docs/guide/data_parallel.md: what it shows are parts of programs, which do what the page says.
 
 namespace lockstep::test {
 namespace {
 
 /// The page names the program, and what it shows next are lines of it.
 void expect_on_data_parallel_page(const std::string& example) {
-  const std::string page = read_file(source("docs/data_parallel.md"));
+  const std::string page = read_file(source("docs/guide/data_parallel.md"));
   const auto name = page.find("(examples/" + example + ".cpp)");
   ASSERT_NE(name, std::string::npos) << example;
   const auto begin = page.find("```cpp\n", name) + 7, end = page.find("```\n", begin);

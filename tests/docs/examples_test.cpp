@@ -12,10 +12,8 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> pages() {
   std::vector<fs::path> all{source("README.md"), source("CONTRIBUTING.md")};
-  for (const char* folder : {"docs", "docs/tutorials"}) {
-    for (const auto& entry : fs::directory_iterator(source(folder))) {
-      if (entry.path().extension() == ".md") all.push_back(entry.path());
-    }
+  for (const auto& entry : fs::recursive_directory_iterator(source("docs"))) {
+    if (entry.path().extension() == ".md") all.push_back(entry.path());
   }
   return all;
 }
@@ -52,7 +50,7 @@ TEST(Pages, EveryLinkToAFileLeadsToOne) {
 }
 
 TEST(Pages, EveryDeckKeySetOnACommandLineIsOneThatDecksHave) {
-  const std::string reference = read_file(source("docs/deck_reference.md"));
+  const std::string reference = read_file(source("docs/reference/decks.md"));
   int keys = 0;
   const std::regex set(R"(--set '?([a-z_]+)\.([a-z_]+)=)");
   for (const auto& page : pages()) {
@@ -91,8 +89,9 @@ TEST_P(Decks, OfThePageAreRight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, Decks,
-                         testing::Values("docs/data.md", "docs/decks.md", "docs/gpt.md",
-                                         "docs/mixed_precision.md", "docs/models.md"));
+                         testing::Values("docs/guide/data.md", "docs/guide/decks.md",
+                                         "docs/guide/gpt.md", "docs/guide/mixed_precision.md",
+                                         "docs/guide/models.md"));
 
 TEST(ModelsPage, ShowsWhatModelDescribePrints) {
   const Finished finished =
@@ -100,8 +99,8 @@ TEST(ModelsPage, ShowsWhatModelDescribePrints) {
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   // All but the last line, which is measured: the memory of one step.
   const std::string described = finished.output.substr(0, finished.output.rfind("activations"));
-  EXPECT_NE(read_file(source("docs/models.md")).find("```\n" + described), std::string::npos)
-      << "docs/models.md does not hold\n"
+  EXPECT_NE(read_file(source("docs/guide/models.md")).find("```\n" + described), std::string::npos)
+      << "docs/guide/models.md does not hold\n"
       << described;
 }
 
@@ -131,8 +130,8 @@ TEST_P(Commands, OfThePageSucceed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, Commands,
-                         testing::Values("README.md", "docs/data.md", "docs/debug_a_hang.md",
-                                         "docs/models.md"));
+                         testing::Values("README.md", "docs/guide/data.md",
+                                         "docs/guide/debug_a_hang.md", "docs/guide/models.md"));
 
 }  // namespace
 }  // namespace lockstep::test

@@ -5,8 +5,9 @@
 #include <sstream>
 #include <support/process.hpp>
 
-// docs/gpt.md: the commands of its first block are run in their order, in one folder, with this
-// build where the page has build/release, and with a smaller model and fewer steps than the deck's.
+// docs/guide/gpt.md: the commands of its first block are run in their order, in one folder, with
+// this build where the page has build/release, and with a smaller model and fewer steps than the
+// deck's.
 
 namespace lockstep::test {
 namespace {
@@ -24,7 +25,7 @@ TEST(GptPage, WhatItShowsIsWhatHappens) {
   fs::create_directory_symlink(source("inputs"), scratch.file("inputs"));
   fs::create_directory(scratch.file("build"));
   fs::create_directory_symlink(built(""), scratch.file("build/release"));
-  const std::string page = read_file(source("docs/gpt.md"));
+  const std::string page = read_file(source("docs/guide/gpt.md"));
   std::smatch block;
   ASSERT_TRUE(std::regex_search(page, block, std::regex("```sh\n([^`]*)```")));
   std::istringstream lines(block[1].str());

@@ -6,8 +6,8 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/predict.md: its blocks are run in their order, in one folder, with this build where the page
-// has build/release.
+// docs/guide/predict.md: its blocks are run in their order, in one folder, with this build where
+// the page has build/release.
 
 namespace lockstep::test {
 namespace {
@@ -43,7 +43,7 @@ TEST(PredictPage, WhatItShowsIsWhatHappens) {
   };
   std::string python;
   int commands = 0;
-  for (const auto& [kind, text] : blocks("docs/predict.md")) {
+  for (const auto& [kind, text] : blocks("docs/guide/predict.md")) {
     if (kind == "python") python += text;
     if (kind != "sh") continue;
     std::istringstream lines(text);
@@ -54,16 +54,16 @@ TEST(PredictPage, WhatItShowsIsWhatHappens) {
   }
   EXPECT_EQ(commands, 5);
 
-  ASSERT_TRUE(shows("docs/predict.md", "predict"));
+  ASSERT_TRUE(shows("docs/guide/predict.md", "predict"));
   const Finished predicted = here("build/release/docs/examples/predict runs/heat");
   ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
   EXPECT_TRUE(predicted.says("parameters -> field\nin the middle ")) << predicted.output;
-  ASSERT_TRUE(shows("docs/predict.md", "predict_own_model"));
+  ASSERT_TRUE(shows("docs/guide/predict.md", "predict_own_model"));
   const Finished own = here("build/release/docs/examples/predict_own_model drag.h5");
   ASSERT_EQ(own.exit_code, 0) << own.output;
   EXPECT_EQ(own.output, "drag of one sample: 1 number\n");
 
-  ASSERT_TRUE(shows("docs/checkpoints.md", "read_checkpoint"));
+  ASSERT_TRUE(shows("docs/guide/checkpoints.md", "read_checkpoint"));
   const Finished read = here("build/release/docs/examples/read_checkpoint runs/heat");
   ASSERT_EQ(read.exit_code, 0) << read.output;
   EXPECT_TRUE(read.says("step 800, epoch 20\n")) << read.output;

@@ -4,13 +4,14 @@
 #include <string>
 #include <support/process.hpp>
 
-// docs/second_derivatives.md: its program is a file, and reaches the error that the page states.
+// docs/guide/second_derivatives.md: its program is a file, and reaches the error that the page
+// states.
 
 namespace lockstep::test {
 namespace {
 
 TEST(SecondDerivativesPage, HeatEquationIsLearnedFromItsResidualOnAnyNumberOfRanks) {
-  const std::string page = read_file(source("docs/second_derivatives.md"));
+  const std::string page = read_file(source("docs/guide/second_derivatives.md"));
   EXPECT_NE(page.find("```cpp\n" + read_file(source("docs/examples/heat_residual.cpp")) + "```"),
             std::string::npos)
       << "the page does not hold docs/examples/heat_residual.cpp word for word";
@@ -27,7 +28,7 @@ TEST(SecondDerivativesPage, HeatEquationIsLearnedFromItsResidualOnAnyNumberOfRan
 }
 
 TEST(SecondDerivativesPage, ShowsTheNodeThatTheLibraryHas) {
-  const std::string page = read_file(source("docs/second_derivatives.md"));
+  const std::string page = read_file(source("docs/guide/second_derivatives.md"));
   const std::string from = "class TanhNode", to = "};\n";
   const auto begin = page.find(from);
   ASSERT_NE(begin, std::string::npos);

@@ -6,7 +6,7 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/write_an_app.md: a task of samples with several inputs.
+// docs/guide/write_an_app.md: a task of samples with several inputs.
 
 namespace lockstep::test {
 namespace {
@@ -42,7 +42,7 @@ double figure(const std::string& summary, const std::string& name) {
 }
 
 TEST(SeveralInputs, ReachTheModelOnAnyNumberOfRanks) {
-  const std::string page = read_file(source("docs/write_an_app.md"));
+  const std::string page = read_file(source("docs/guide/write_an_app.md"));
   const std::string program = read_file(source("docs/examples/several_inputs.cpp"));
   EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
 

@@ -5,7 +5,7 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/write_an_app.md: a training part of a program's own.
+// docs/guide/write_an_app.md: a training part of a program's own.
 
 namespace lockstep::test {
 namespace {
@@ -19,7 +19,7 @@ int epochs_of(const std::string& dir) {
 }
 
 TEST(PartOfAProgram, EndsTheTrainingAndGoesOnFromItsStateInCheckpoints) {
-  const std::string page = read_file(source("docs/write_an_app.md"));
+  const std::string page = read_file(source("docs/guide/write_an_app.md"));
   const std::string program = read_file(source("docs/examples/train_to_target.cpp"));
   EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
 

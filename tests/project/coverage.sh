@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# docs/coverage.md says what of PyTorch is here. Each name in its column "here" is declared in a public header, each "no" has a
+# docs/reference/coverage.md says what of PyTorch is here. Each name in its column "here" is declared in a public header, each "no" has a
 # reason; and each layer, differentiable function and optimizer of the headers is on the page.
 #   coverage.sh [PAGE [SOURCES]]
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-page=${1:-$root/docs/coverage.md} sources=${2:-$root/src/lockstep}
+page=${1:-$root/docs/reference/coverage.md} sources=${2:-$root/src/lockstep}
 failures=0
 fail() {
   echo "coverage.md: $*" >&2

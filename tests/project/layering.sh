@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A layer of src/lockstep/ includes itself, what its row names and, transitively, what those may use
-# (docs/design.md, "Layers"). Argument: a source tree other than this one (project.layering_can_fail).
+# (docs/design/README.md, "Layers"). Argument: a source tree other than this one (project.layering_can_fail).
 set -euo pipefail
 cd "${1:-$LOCKSTEP_SOURCE_DIR}/src/lockstep"
 

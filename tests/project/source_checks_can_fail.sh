@@ -113,7 +113,7 @@ expect 1 '0 classes' "$here/one_definition.sh" "$work"
 expect 1 '0 public headers' "$here/public_headers.sh" "$work/headers"
 expect 1 '0 public headers' "$here/header_reach.sh" "$work/headers"
 
-page=$here/../../docs/coverage.md
+page=$here/../../docs/reference/coverage.md
 # shellcheck disable=SC2016  # the page's own marks
 sed 's/`nn::Conv1d`/`nn::Conv1x`/' "$page" >"$work/page.md"
 expect 1 'nn::Conv1x is declared nowhere' "$here/coverage.sh" "$work/page.md"

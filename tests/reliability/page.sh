@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docs/reliability.md has a row for each fault that run.sh tries, in its words and so often, and nothing went wrong.
+# docs/reference/reliability.md has a row for each fault that run.sh tries, in its words and so often, and nothing went wrong.
 # page.sh RELIABILITY PAGE
 set -euo pipefail
 rows=$(sed -n '/^<!-- table:/,/^<!-- end of the table/p' "$2" | grep '^| `')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh [--short] [--seed N] [--write] [FAULT...]
 #
-# Tries the faults of docs/reliability.md on the release build and prints the page's table: all of it in a
+# Tries the faults of docs/reference/reliability.md on the release build and prints the page's table: all of it in a
 # quarter of an hour, --short in a minute. What went wrong is told with the seed and the try that repeat it:
 #   run.sh --seed 7 --try 12 kill
 #   --write  puts the table into the page
@@ -10,7 +10,7 @@ sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LOCKSTEP_SOURCE_DIR=$sources
 export LOCKSTEP_BINARY_DIR=${LOCKSTEP_BINARY_DIR:-$sources/build/release}
 export LOCKSTEP_LAUNCHER=${LOCKSTEP_LAUNCHER:-mpiexec -n}
-page=$sources/docs/reliability.md
+page=$sources/docs/reference/reliability.md
 
 write=no
 options=()

@@ -1,5 +1,5 @@
-// docs/numerics.md promises the same bits for any number of threads: convolutions in every
-// direction, by every method that oneDNN or we have for them.
+// docs/reference/numerics.md promises the same bits for any number of threads: convolutions in
+// every direction, by every method that oneDNN or we have for them.
 #include <gtest/gtest.h>
 
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>

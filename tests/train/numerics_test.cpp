@@ -1,5 +1,5 @@
-// The numerics policy (docs/numerics.md): a training run gives the same bits when it is run again,
-// and with another number of math threads.
+// The numerics policy (docs/reference/numerics.md): a training run gives the same bits when it is
+// run again, and with another number of math threads.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -23,7 +23,7 @@
 namespace lockstep::elastic {
 
 /// Starts a training, and starts it again, from its newest checkpoint, on what is left or has come:
-/// docs/elastic.md. A plain process, which never enters MPI.
+/// docs/guide/elastic.md. A plain process, which never enters MPI.
 class Supervisor {
  public:
   /// Throws InputError.

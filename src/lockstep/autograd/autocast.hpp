@@ -8,7 +8,7 @@ namespace lockstep {
 ///   const Autocast autocast(Precision::bf16);
 ///   const Variable loss = nll_loss(model.forward(x), target);
 /// Parameters, activations, gradients and everything that is no product stay f32 (the table in
-/// docs/mixed_precision.md); f64 tensors are not touched.
+/// docs/guide/mixed_precision.md); f64 tensors are not touched.
 using Autocast = PrecisionGuard;
 
 }  // namespace lockstep

@@ -60,8 +60,8 @@ struct GradOptions {
   /// One for each output, as backward() takes gradients of roots, or none.
   std::span<const Variable> grad_outputs = {};
   /// The gradients can be differentiated themselves, and so on: a penalty on a gradient, the
-  /// residual of a differential equation. Keeps the graph. docs/second_derivatives.md names the
-  /// operations that can.
+  /// residual of a differential equation. Keeps the graph. docs/guide/second_derivatives.md names
+  /// the operations that can.
   bool create_graph = false;
   bool retain_graph = false;
   bool allow_unused = false;  ///< an undefined gradient for what the outputs do not depend on

@@ -84,7 +84,7 @@ void Node::differentiate(Differentiation& d) {
   throw Error(std::string(name()) + " has no second derivative: grad() with create_graph came to " +
               what +
               ", which it computed. Compute that by operations that have one "
-              "(docs/second_derivatives.md), or ask for first derivatives only.");
+              "(docs/guide/second_derivatives.md), or ask for first derivatives only.");
 }
 
 std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradients) {

@@ -5,7 +5,7 @@
 namespace lockstep {
 
 /// What an application's process returns to the shell when it ends for this reason.
-/// The numbers are part of the command-line contract (docs/running.md).
+/// The numbers are part of the command-line contract (docs/guide/running.md).
 enum class ExitCode : int {
   done = 0,
   failure = 1,        ///< out of memory, NaN loss, internal error

@@ -19,7 +19,7 @@ struct TrainState {
   std::int64_t position = 0;  ///< updates done of the unfinished epoch
   std::int64_t seed = 0;
   /// Running totals of the unfinished epoch ("loss.0" for rank 0), kept bit for bit, and whatever
-  /// numbers else the run goes on from: see docs/checkpoint_format.md.
+  /// numbers else the run goes on from: see docs/reference/checkpoint_format.md.
   std::vector<std::pair<std::string, double>> sums;
   std::vector<std::pair<std::string, std::int64_t>> counts;
   /// Of the evaluation of this very state ("loss", "accuracy"); empty if there was none.

@@ -27,7 +27,7 @@ struct TensorSignature {
 };
 
 /// What goes into a model and what comes out: with the deck's [model] and the weights, all that
-/// predictions from raw inputs need. Checkpoints hold it (docs/checkpoint_format.md).
+/// predictions from raw inputs need. Checkpoints hold it (docs/reference/checkpoint_format.md).
 struct ModelSignature {
   /// What the model's outputs are: values; log-probabilities of classes; or, gaussian, the means of
   /// all values and then, of each, s: its variance is softplus(s) + least_variance, before scaling

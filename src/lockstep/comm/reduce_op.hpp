@@ -6,9 +6,10 @@
 namespace lockstep {
 
 /// How the ranks' elements become one. f16 and bf16 accumulate in f32 and are rounded once, over
-/// several nodes once more where each node's part leaves it (docs/numerics.md); integer sums and
-/// products wrap around; for bool, sum and max mean "any", product and min "all". min and max of
-/// floats are NaN where a rank brings NaN, and -0 lies below +0; on devices NCCL decides both.
+/// several nodes once more where each node's part leaves it (docs/reference/numerics.md); integer
+/// sums and products wrap around; for bool, sum and max mean "any", product and min "all". min and
+/// max of floats are NaN where a rank brings NaN, and -0 lies below +0; on devices NCCL decides
+/// both.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxor };
 
 /// "sum", "avg", ...

@@ -38,7 +38,7 @@ void ModelFit::expect_numbers() const {
       "data.indices = true gives the model integers, which are looked up by model.kind = "
       "\"transformer\" with model.vocabulary = their number. Set both, leave data.indices out to "
       "train on them as numbers, or write a task whose model begins with an Embedding "
-      "(docs/write_an_app.md).");
+      "(docs/guide/write_an_app.md).");
 }
 
 std::shared_ptr<Module> make_model(const ModelOptions& options, const ModelFit& fit) {

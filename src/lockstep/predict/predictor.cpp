@@ -29,7 +29,8 @@ namespace fs = std::filesystem;
 /// Samples that go through a model together, so that its activations stay small, and through a
 /// PackedMlp, so that they stay in cache.
 constexpr std::int64_t samples_at_a_time = 128, packed_samples_at_a_time = 48;
-/// Weights of a fully connected network that PackedMlp is better at (docs/performance.md).
+/// Weights of a fully connected network that PackedMlp is better at
+/// (docs/reference/performance.md).
 constexpr std::int64_t most_packed_bytes = std::int64_t{4} << 20U;
 
 /// One number an element: of those of all elements, or of the channels.
@@ -145,7 +146,7 @@ std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const s
   if (deck.where("model", "kind") == "the default") {
     refuse(name,
            "was written by a program with a model of its own: its deck has no model.kind. Give "
-           "Predictor that model (docs/predict.md).");
+           "Predictor that model (docs/guide/predict.md).");
   }
   const ModelSignature& signature = contents.signature;
   return nn::make_model(options, signature.input.shape, signature.output.shape,
@@ -167,7 +168,7 @@ std::shared_ptr<nn::Module> with_weights(const std::shared_ptr<nn::Module>& give
       refuse(name, fmt::format("is of another model than the given one: {}", error.what()));
     refuse(name,
            fmt::format("is of another model than its deck's [model]. If a program with a model of "
-                       "its own wrote it, give Predictor that model (docs/predict.md). {}",
+                       "its own wrote it, give Predictor that model (docs/guide/predict.md). {}",
                        error.what()));
   }
 }

@@ -10,7 +10,7 @@
 #include <lockstep/rpc/options.hpp>
 #include <lockstep/rpc/rref.hpp>
 
-// Remote procedure calls between the ranks of a group; docs/rpc.md is a guide.
+// Remote procedure calls between the ranks of a group; docs/guide/rpc.md is a guide.
 
 namespace lockstep {
 class ProcessGroup;

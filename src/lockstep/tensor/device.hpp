@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// sim: a device simulated by this process, which fails where a GPU would (docs/devices.md).
+/// sim: a device simulated by this process, which fails where a GPU would (docs/guide/devices.md).
 enum class DeviceType : std::uint8_t { host, cuda, sim };
 
 /// "host", "cuda" or "sim".

@@ -22,8 +22,8 @@ class App {
  public:
   App(std::string name, std::string description, TaskFactory make_task);
 
-  /// Every training of this program has one more part (docs/write_an_app.md), behind those that are
-  /// there: each rank makes its own. Returns this App.
+  /// Every training of this program has one more part (docs/guide/write_an_app.md), behind those
+  /// that are there: each rank makes its own. Returns this App.
   App& add_part(PartFactory make_part);
 
   /// What main() returns: an ExitCode. All processes of the job must call it.

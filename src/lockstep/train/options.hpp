@@ -30,7 +30,7 @@ struct LogOptions {
 };
 void declare(DeckTable& table, LogOptions& options);
 
-/// [train]: the loop. Batch, step and epoch are defined in docs/running.md.
+/// [train]: the loop. Batch, step and epoch are defined in docs/guide/running.md.
 struct TrainOptions {
   enum class OnNan : std::uint8_t { stop, ignore };
   std::int64_t epochs = 10;
@@ -41,13 +41,14 @@ struct TrainOptions {
   std::int64_t shards = 8;  ///< of a batch, with reduction invariant
   bool drop_last = false;   ///< leave out the last, smaller batch of an epoch
   std::string init_from;    ///< weights to begin with: a file, or a run folder; empty: none
-  Precision precision = Precision::f32;  ///< of products and convolutions (docs/mixed_precision.md)
+  Precision precision =
+      Precision::f32;  ///< of products and convolutions (docs/guide/mixed_precision.md)
   /// fp16: see GradScaler.
   double loss_scale = 65536;
   std::int64_t loss_scale_growth_steps = 2000;
   std::uint64_t seed = 1234;  ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
-  bool trace = false;                     ///< write trace/trace.json (docs/trace.md)
+  bool trace = false;                     ///< write trace/trace.json (docs/guide/trace.md)
   std::int64_t check_replicas_every = 0;  ///< steps; 0: never
   /// See EarlyStopping.
   std::int64_t early_stop_patience = 0;
@@ -57,8 +58,8 @@ struct TrainOptions {
 void declare(DeckTable& table, TrainOptions& options);
 
 /// [loss]: what a model is trained by. Of classes (classify): PyTorch's options of
-/// CrossEntropyLoss; of values (regress): which loss, with PyTorch's numbers. docs/models.md says
-/// what they do.
+/// CrossEntropyLoss; of values (regress): which loss, with PyTorch's numbers. docs/guide/models.md
+/// says what they do.
 struct LossDeckOptions {
   double label_smoothing = 0.0;
   std::vector<double> class_weights;  ///< one a class; empty: 1

@@ -66,7 +66,7 @@ struct StepResult {
 class PartState {
  public:
   /// Of the part of that name in `checkpoint`. An empty one is for the library's own parts: their
-  /// names stand in the file as they are (docs/checkpoint_format.md).
+  /// names stand in the file as they are (docs/reference/checkpoint_format.md).
   PartState(CheckpointContents& checkpoint, const std::string& part);
 
   /// Throw Error if there is one of that name.

@@ -87,7 +87,7 @@ struct Manifest {
 /// which may crash on damaged files.
 struct Header {
   static constexpr std::int64_t bytes = 512;
-  static constexpr int newest_format = 4;  ///< docs/checkpoint_format.md
+  static constexpr int newest_format = 4;  ///< docs/reference/checkpoint_format.md
   using Block = std::array<char, static_cast<std::size_t>(bytes)>;
 
   int format = newest_format;

@@ -34,7 +34,7 @@ class NotFiniteError : public Error {
 using MayWrite = std::function<void()>;
 
 /// Writes checkpoints: all ranks together, each its own slabs of bytes, into one HDF5 file that
-/// appears under its name whole and checksummed, or not at all (docs/checkpoints.md).
+/// appears under its name whole and checksummed, or not at all (docs/guide/checkpoints.md).
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(Compression compression = Compression::none)

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 // The bytes of a flight recorder's ring file: a Header, group_slots Groups, record_slots Records.
-// docs/flight_recorder.md is their description for other programs. Little-endian, as the machine
-// that wrote it. Every change of a struct raises `version`, but for a field in unused bytes where 0
-// means what it meant before.
+// docs/reference/flight_recorder.md is their description for other programs. Little-endian, as the
+// machine that wrote it. Every change of a struct raises `version`, but for a field in unused bytes
+// where 0 means what it meant before.
 namespace lockstep::flight {
 
 inline constexpr char magic[8] = {'L', 'S', 'F', 'L', 'I', 'G', 'H', 'T'};

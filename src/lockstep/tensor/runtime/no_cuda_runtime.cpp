@@ -7,7 +7,7 @@ bool has_cuda_runtime() noexcept { return false; }
 DeviceRuntime& detail::cuda_runtime() {
   throw InputError(
       "this build has no CUDA, so it has no GPU: configure it with -DLOCKSTEP_ENABLE_CUDA=ON "
-      "(docs/install.md)");
+      "(docs/guide/install.md)");
 }
 
 }  // namespace lockstep

@@ -20,8 +20,8 @@ class RunTrace {
   RunTrace(ProcessGroup& group, nn::Module& model);
 
   /// Writes what there is so far, of all ranks, to one file that appears whole, and its folder
-  /// (docs/trace.md). It begins where all threads of all ranks still have their events. Collective.
-  /// Throws AgreedError on all ranks where rank 0 cannot write.
+  /// (docs/guide/trace.md). It begins where all threads of all ranks still have their events.
+  /// Collective. Throws AgreedError on all ranks where rank 0 cannot write.
   void write(const std::filesystem::path& file);
 
  private:

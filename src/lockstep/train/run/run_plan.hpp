@@ -33,7 +33,7 @@ struct RunPlan {
 [[nodiscard]] RunPlan read_run_plan(Deck& deck);
 
 /// Every table and key that a deck of the bundled applications may have. Its Markdown is
-/// docs/deck_reference.md, as a test sees.
+/// docs/reference/decks.md, as a test sees.
 [[nodiscard]] DeckReference deck_reference();
 
 }  // namespace lockstep::train

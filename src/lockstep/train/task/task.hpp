@@ -60,7 +60,7 @@ class Task {
   /// Of a sample that is text, so that speeds are told in tokens too; 0: it is none.
   [[nodiscard]] virtual std::int64_t tokens_a_sample() const { return 0; }
   /// What goes into the model and what comes out, kept in checkpoints for those who use the model
-  /// (docs/predict.md). By default not known.
+  /// (docs/guide/predict.md). By default not known.
   [[nodiscard]] virtual ModelSignature signature() const { return {}; }
 };
 

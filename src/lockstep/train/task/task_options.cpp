@@ -70,7 +70,7 @@ std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, cons
     throw InputError(
         "data.other_features gives a sample several inputs, but the models of [model] take one. "
         "Leave it out, or write a task of your own whose forward() takes them "
-        "(docs/write_an_app.md).");
+        "(docs/guide/write_an_app.md).");
   }
   return nn::make_model(
       options,

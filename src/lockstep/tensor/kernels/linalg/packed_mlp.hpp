@@ -13,7 +13,7 @@ namespace lockstep {
 /// begun with the bias: a sample's bits depend neither on the others nor on their number.
 ///
 /// For weights that a core's cache holds: wider layers belong to oneDNN, whose products go through
-/// memory in blocks (see docs/performance.md).
+/// memory in blocks (see docs/reference/performance.md).
 class PackedMlp {
  public:
   struct Layer {
