@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include <lockstep/base/spin_lock.hpp>
+
 namespace lockstep {
 
 /// A thread-safe free list of cells of one size, which are kept for the life of the process.
@@ -15,14 +17,14 @@ class FreeCells {
   /// A cell that was given, or a new one.
   [[nodiscard]] void* take() {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(lock_);
       if (free_) return std::exchange(free_, free_->next);
     }
     return ::operator new (bytes_, std::align_val_t{alignment_});
   }
   void give(void* cell) noexcept {
     auto* const returned = ::new (cell) Cell;
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(lock_);
     returned->next = std::exchange(free_, returned);
   }
 
@@ -32,7 +34,7 @@ class FreeCells {
   };
 
   std::size_t bytes_, alignment_;
-  std::mutex mutex_;
+  SpinLock lock_;
   Cell* free_ = nullptr;
 };
 

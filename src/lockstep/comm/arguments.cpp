@@ -25,8 +25,7 @@ std::int64_t total(std::span<const std::int64_t> counts) {
 
 }  // namespace
 
-void expect_defined(const Call& call, const Argument& argument) {
-  if (argument.tensor.defined()) return;
+void refuse_undefined(const Call& call, const Argument& argument) {
   throw ShapeError(
       fmt::format("{}: {} is not a tensor (default-constructed)", call.name, argument.name));
 }

@@ -22,7 +22,10 @@ struct Argument {
   const Tensor& tensor;
 };
 
-void expect_defined(const Call& call, const Argument& argument);
+[[noreturn]] void refuse_undefined(const Call& call, const Argument& argument);
+inline void expect_defined(const Call& call, const Argument& argument) {
+  if (!argument.tensor.defined()) refuse_undefined(call, argument);
+}
 /// Where the call's tensors lie; the host if it has none. Throws unless that is one device.
 [[nodiscard]] Device common_device(const Operation& operation);
 void expect_root(const Call& call, int root);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 namespace lockstep {
 namespace {
 
@@ -43,14 +41,6 @@ bool has_common_shape(const Operation& operation) noexcept {
 
 }  // namespace
 
-const char* name_of(Operation::Kind kind) noexcept {
-  constexpr std::array names{"all_reduce", "reduce",         "broadcast",  "all_gather", "gather",
-                             "scatter",    "reduce_scatter", "all_to_all", "barrier",    "send",
-                             "recv"};
-  const auto index = static_cast<std::size_t>(kind);
-  return index < names.size() ? names[index] : "unknown operation";
-}
-
 Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
                int rank) noexcept {
   if (counts.empty()) return {numel / size * rank, numel / size};
@@ -64,7 +54,7 @@ Tensor elements_of(const Tensor& t, Block block) {
   return Tensor::over(t.storage(), t.offset_bytes() + begin, {block.count}, t.dtype());
 }
 
-std::uint64_t fingerprint(const Operation& operation, bool shapes) noexcept {
+std::uint64_t fingerprint_of(const Operation& operation, bool shapes) noexcept {
   const Tensor& t = operation.input.defined() ? operation.input : operation.output;
   const std::uint64_t call = static_cast<std::uint64_t>(operation.kind) |
                              static_cast<std::uint64_t>(operation.op) << 8U |

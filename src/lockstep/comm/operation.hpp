@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -35,7 +36,8 @@ struct Operation {
   /// Elements of input for, and of output from, each rank, one after the other. Empty: equal
   /// shares.
   std::vector<std::int64_t> input_counts, output_counts;
-  std::uint64_t sequence = 0;  ///< counts this group's collectives from 1; its messages apart
+  std::uint64_t sequence = 0;     ///< counts this group's collectives from 1; its messages apart
+  std::uint64_t fingerprint = 0;  ///< fingerprint_of() it, without shapes
 
   [[nodiscard]] bool is_message() const noexcept { return kind >= Kind::send; }
   [[nodiscard]] bool reduces() const noexcept {
@@ -78,9 +80,15 @@ struct Block {
 
 /// What all ranks' calls must have in common, in 64 bits: kind, reduction, root, dtype, counts;
 /// with `shapes`, also the shapes of what they bring, where these must be equal.
-[[nodiscard]] std::uint64_t fingerprint(const Operation& operation, bool shapes = false) noexcept;
+[[nodiscard]] std::uint64_t fingerprint_of(const Operation& operation, bool shapes) noexcept;
 
-[[nodiscard]] const char* name_of(Operation::Kind kind) noexcept;
+[[nodiscard]] constexpr const char* name_of(Operation::Kind kind) noexcept {
+  constexpr std::array names{"all_reduce", "reduce",         "broadcast",  "all_gather", "gather",
+                             "scatter",    "reduce_scatter", "all_to_all", "barrier",    "send",
+                             "recv"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < names.size() ? names[index] : "unknown operation";
+}
 
 /// What a call on a group that has failed or was closed says. `rank_name` is "rank 1 of 4
 /// (node12)".

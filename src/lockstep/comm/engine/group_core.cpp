@@ -45,17 +45,15 @@ void GroupCore::join_engine(bool threads_allowed) {
   ProgressEngine::instance().add(*this, threads_allowed, options_.progress == Progress::thread);
 }
 
-std::unique_lock<SpinLock> GroupCore::lock() const {
-  return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
-}
-
 Work GroupCore::start(Operation&& operation) {
   const auto locked = lock();
   expect_callable();
   const bool is_message = operation.is_message();
   std::uint64_t& last = is_message ? message_sequence_ : sequence_;
   operation.sequence = last + 1;
-  std::optional<DeviceStaging> staging = stage(operation);
+  operation.fingerprint = fingerprint_of(operation, false);
+  std::optional<DeviceStaging> staging;
+  if (operation.device.type != DeviceType::host) staging = stage(operation);
   const IntrusivePtr<InFlight> work = make(std::move(operation));
   ++last;  // what a backend has refused, no other rank may miss
   work->ticket_ = flight_.entered(work->operation());
@@ -91,7 +89,6 @@ bool GroupCore::step(InFlight& work) {
 
 std::optional<DeviceStaging> GroupCore::stage(Operation& operation) {
   const Device device = operation.device;
-  if (device.type == DeviceType::host) return {};
   const DeviceReach reach = reach_of(operation);
   if (reach == DeviceReach::by_device) return {};
   const bool by_host = reach == DeviceReach::by_host;

@@ -74,7 +74,9 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   void poison(const std::string& reason) noexcept;
   /// The same, by an error of what moves the bytes, in its own words. Throws CommError.
   [[noreturn]] void end_by_transport(const Operation& operation, const std::string& words);
-  [[nodiscard]] std::unique_lock<SpinLock> lock() const;
+  [[nodiscard]] std::unique_lock<SpinLock> lock() const {
+    return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
+  }
 
   /// What a backend is.
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
@@ -126,6 +128,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// The backend is done with collectives older than the oldest that it still has.
   void retire_collectives() noexcept;
 
+  /// Of an operation on a device; none where the backend takes its tensors as they are.
   [[nodiscard]] std::optional<DeviceStaging> stage(Operation& operation);
   /// Holds it back where its device, or an older operation's of its kind, has not come so far.
   void hold(InFlight& work);

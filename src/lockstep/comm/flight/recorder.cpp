@@ -257,7 +257,7 @@ std::uint64_t FlightRecorder::entered(int group, const Operation& operation) noe
 
   const Tensor& t = operation.input.defined() ? operation.input : operation.output;
   record.sequence = operation.sequence;
-  record.fingerprint = fingerprint(operation);
+  record.fingerprint = operation.fingerprint;
   record.bytes = t.defined() ? t.bytes() : 0;
   record.group = static_cast<std::uint32_t>(group);
   record.root = operation.root;

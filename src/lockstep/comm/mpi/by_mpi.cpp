@@ -30,14 +30,14 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-bool needs_staging(const Operation& operation) {
+}  // namespace
+
+bool ByMpi::needs_staging(const Operation& operation) noexcept {
   const Tensor &input = operation.input, &output = operation.output;
   if (!operation.reduces()) return false;
   // MPI has no 16-bit floats; and it does not take a reduce_scatter into its own input.
   return is_half(input) || (operation.kind == Kind::reduce_scatter && overlap(input, output));
 }
-
-}  // namespace
 
 void ByMpi::stage(const Operation& operation) {
   const Tensor &input = operation.input, &output = operation.output;
@@ -60,7 +60,6 @@ void ByMpi::look_for_receives(PendingReceives& pending) {
 }
 
 void ByMpi::start(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
-  is_staged_ = needs_staging(operation);
   if (is_staged_) {
     stage(operation);
     start_calls(as_staged(operation), place, calls_);

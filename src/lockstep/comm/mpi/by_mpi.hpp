@@ -9,6 +9,7 @@ namespace lockstep {
 /// cannot take (on a device; of 16-bit floats, which it cannot add).
 class ByMpi {
  public:
+  explicit ByMpi(const Operation& operation) : is_staged_(needs_staging(operation)) {}
   /// Makes the calls. Throws OperationFailure.
   void start(const Operation& operation, const MpiPlace& place, PendingReceives& pending);
   /// Goes on. Throws OperationFailure where MPI fails, or another message has come.
@@ -20,6 +21,7 @@ class ByMpi {
   void cancel_receive(PendingReceives& pending) noexcept;
 
  private:
+  [[nodiscard]] static bool needs_staging(const Operation& operation) noexcept;
   void stage(const Operation& operation);
   /// The operation on what MPI sees.
   [[nodiscard]] Operation as_staged(const Operation& operation) const;
@@ -31,7 +33,7 @@ class ByMpi {
   static void expect_length(const Operation& operation, const MpiRanks& ranks,
                             const MpiReceive& receive);
 
-  bool is_staged_ = false;
+  bool is_staged_;
   OtherDtype other_dtype_;
   Tensor staged_input_, staged_output_;
   MpiCalls calls_;

@@ -88,7 +88,7 @@ void MpiInFlight::call_mpi() {
   MpiPlace place = core_.place();
   // MPI would give a receive that is posted what an older one looks for.
   if (operation().is_message() && !core_.pending_receives().empty()) place.probes = true;
-  algorithm_.emplace<ByMpi>().start(operation(), place, core_.pending_receives());
+  algorithm_.emplace<ByMpi>(operation()).start(operation(), place, core_.pending_receives());
   if (operation().kind == Operation::Kind::send) core_.notify(operation().root);
 }
 

@@ -59,8 +59,8 @@ void NcclRendezvous::post(ProcessGroup& control, const Operation& operation, Con
   mine_ = Tensor::empty({3}, DType::i64);
   all_ = Tensor::empty({size_, 3}, DType::i64);
   elements(mine_)[2] = time;
-  elements(mine_)[0] =
-      static_cast<std::int64_t>(fingerprint(operation, contract == Contract::full));
+  elements(mine_)[0] = static_cast<std::int64_t>(
+      contract == Contract::full ? fingerprint_of(operation, true) : operation.fingerprint);
   elements(mine_)[1] = marks_of(operation, control.rank());
   work_ = control.all_gather(mine_, all_);
 }

@@ -9,7 +9,8 @@ bool NodeRendezvous::post(ComputeNode& node, const Operation& operation, Contrac
   SlotTable& table = node.slot_table();
   if (!table.may_post(operation.sequence)) return false;
   SlotTable::Slot& mine = table.mine(operation.sequence);
-  mine.fingerprint = fingerprint(operation, contract == Contract::full);
+  mine.fingerprint =
+      contract == Contract::full ? fingerprint_of(operation, true) : operation.fingerprint;
   mine.call = record_of(operation);
   mine.input = operation.input.defined() ? node.place_of(operation.input) : SharedPlace{};
   mine.output = operation.output.defined() ? node.place_of(operation.output) : SharedPlace{};
