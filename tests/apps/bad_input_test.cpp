@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"BatchLargerThanTheDataWithDropLast",
                   {"--set", "train.batch_size=1000", "--set", "train.drop_last=true"},
                   {"1000", "570", "drop_last"}},
-        BadOption{"UnknownModel", {"--set", "model.kind=\"resnet50\""}, {"resnet50", "convnet"}},
+        BadOption{"UnknownModel", {"--set", "model.kind=\"resnet20\""}, {"resnet20", "convnet"}},
         BadOption{"ImagesTooSmallForTheModel",
                   {"--set", "data.synthetic_image_size=9"},
                   {"convnet", "[1, 9, 9]"}},

@@ -4,11 +4,13 @@
 
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/random.hpp>
+#include <support/golden_file.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -245,6 +247,102 @@ TEST(ResNet18, ImagesThatAreTooSmallAreRefusedWithTheirShape) {
   } catch (const InputError& error) {
     EXPECT_NE(std::string(error.what()).find("[3, 7, 32]"), std::string::npos) << error.what();
   }
+}
+
+/// The numbers of tests/golden/make_resnet.py.
+double noise(std::uint32_t h) {
+  for (int round = 0; round < 2; ++round) h = (h ^ h >> 16U) * 0x45D9F3BU;
+  h ^= h >> 16U;
+  return (h / 4294967296.0 - 0.5) * std::sqrt(12.0);
+}
+
+/// The parameters of tests/golden/make_resnet.py.
+void fill_with_noise(Module& model) {
+  std::uint32_t i = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const Shape& shape = parameter.shape();
+    double scale = 0.1, mean = name.ends_with("weight") ? 1.0 : 0.0;
+    if (shape.dims() == 4) {
+      scale = std::sqrt(2.0 / static_cast<double>(shape[0] * shape[2] * shape[3]));
+      mean = 0;
+    } else if (shape.dims() == 2) {
+      scale = 0.02;
+      mean = 0;
+    }
+    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      values[k] = mean + scale * noise(static_cast<std::uint32_t>(k) + (i << 22U));
+    }
+    parameter.data().copy_from(Tensor::from(values, shape));
+    ++i;
+  }
+}
+
+class ResNetGolden : public testing::TestWithParam<int> {};
+
+TEST_P(ResNetGolden, ForwardAndBackwardArePyTorchs) {
+  const test::GoldenFile golden("resnet.h5");
+  const std::string depth = std::to_string(GetParam()) + "/";
+  const DTypeGuard double_precision(DType::f64);
+  const auto model =
+      resnet(GetParam(), {3, 64, 64}, 10, Head::linear, {.stem = ResNetOptions::Stem::imagenet});
+  fill_with_noise(*model);
+  std::vector<double> pixels(2UL * 3 * 64 * 64);
+  for (std::size_t k = 0; k < pixels.size(); ++k) pixels[k] = noise(static_cast<std::uint32_t>(k));
+  const Variable logits = model->forward(Variable(Tensor::from(pixels, {2, 3, 64, 64})));
+  const Variable loss = cross_entropy(logits, Tensor::from(std::vector<std::int64_t>{1, 7}, {2}));
+  loss.backward();
+
+  const auto expect = [&](const std::string& name, const Tensor& value) {
+    const std::string path = depth + name + "_f64";
+    const double largest = golden.number(path, "ref_max_abs");
+    EXPECT_LE(test::max_difference(value, golden.tensor(path)), 1e-9 * largest) << name;
+  };
+  expect("logits", logits.data());
+  expect("loss", loss.data());
+  for (const auto& [name, parameter] : model->named_parameters()) {
+    Tensor part = parameter.grad();
+    if (name == "conv1.weight") part = part.slice(0, 4);
+    if (name == "layer4.0.conv2.weight") {
+      part = part.slice(0, 1);
+      part = part.reshape({512, 3, 3}).slice(0, 16).reshape({1, 16, 3, 3});
+    }
+    if (golden.has(depth + name + "_f64")) expect(name, part);
+  }
+  EXPECT_EQ(golden.unread(std::to_string(GetParam())), std::vector<std::string>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Depths, ResNetGolden, testing::Values(18, 50));
+
+TEST(ResNet, BlocksBeginAsTheIdentityWithZeroInitResidual) {
+  const auto model = resnet(50, {3, 16, 16}, 4, Head::linear, {.zero_init_residual = true});
+  int zeros = 0;
+  for (const auto& [name, parameter] : model->named_parameters()) {
+    if (!name.ends_with("bn3.weight")) continue;
+    const auto values = parameter.data().to_vector<float>();
+    EXPECT_EQ(values, std::vector<float>(values.size())) << name;
+    ++zeros;
+  }
+  EXPECT_EQ(zeros, 16);
+}
+
+TEST(ResNet, BottlenecksInChannelBlocksComputeWhatTheirLayersDo) {
+  struct Seen : ForwardHook {  // while it lives, every layer runs on its own
+    void before(const Module&, const Variable&) override {}
+    void after(const Module&, const Variable&) override {}
+  };
+  manual_seed(4);
+  const auto model =
+      resnet(50, {3, 32, 32}, 10, Head::log_probabilities, {.stem = ResNetOptions::Stem::imagenet});
+  const Variable x(uniform({3, 3, 64, 64}, 1.0));
+  const auto fused = model->forward(x).data().to_vector<float>();
+  const Seen layer_by_layer;
+  const auto parts = model->forward(x).data().to_vector<float>();
+  for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(fused[i], parts[i], 2e-3) << i;
+}
+
+TEST(ResNet, OtherDepthsAreRefused) {
+  EXPECT_THROW(static_cast<void>(resnet(20, {3, 32, 32}, 10)), InputError);
 }
 
 }  // namespace

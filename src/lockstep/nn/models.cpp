@@ -16,7 +16,11 @@ ModelKinds& model_kinds() {
   static ModelKinds kinds([](ModelKinds& own) {
     add_model<ConvnetOptions>(own, "convnet", "two convolutions and two linear layers");
     add_model<MlpOptions>(own, "mlp", "linear layers");
-    add_model<ResNet18Options>(own, "resnet18", "ResNet-18 for small images");
+    add_model<ResNet18Options>(own, "resnet18", "ResNet-18: basic blocks");
+    add_model<ResNet34Options>(own, "resnet34", "ResNet-34: basic blocks");
+    add_model<ResNet50Options>(own, "resnet50", "ResNet-50: bottleneck blocks");
+    add_model<ResNet101Options>(own, "resnet101", "ResNet-101: bottleneck blocks");
+    add_model<ResNet152Options>(own, "resnet152", "ResNet-152: bottleneck blocks");
     add_model<TransformerOptions>(own, "transformer", "an encoder of patches or of a sequence");
     add_model<GptDeckOptions>(own, "gpt", "GPT-2, a decoder of tokens");
     add_model<UNetOptions>(own, "unet", "convolutions that halve the field and double it again");

@@ -26,6 +26,7 @@ struct BatchNormOptions {
 /// track_running_stats.
 class BatchNorm : public Module {
  public:
+  [[nodiscard]] const Variable& weight() const noexcept { return weight_; }  ///< if affine
   Variable forward(const Variable& x) override { return forward(x, {}, false); }
   /// relu(norm(x) + residual) in one pass, where they are wanted: `residual` is like x or
   /// undefined. Images may be in channel blocks; the result is as x.
