@@ -95,7 +95,8 @@ class OwnLoop : public Supervised {
       if (ranks.empty()) continue;
       const pid_t victim = ranks[chance() % ranks.size()];
       moment();
-      if (kill(victim, SIGKILL) != 0) continue;  // it has ended meanwhile: another one then
+      if (std::ranges::count(ranks_of(program), victim) == 0) continue;  // it has ended meanwhile
+      if (kill(victim, SIGKILL) != 0) continue;
       while (!over.stop_requested() && !ranks_of(program).empty())
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
       return true;
@@ -111,40 +112,48 @@ int kills_wanted() {
 
 // Moments are drawn between the start of a rank's process and half of a share of the undisturbed
 // run's time behind the first step, so that they fall into MPI_Init, loading, steps and saves, and
-// the run is not over before the last kill. LOCKSTEP_KILLS=50 kills that often.
+// the run is not over before the last kill; where it is, on a busy machine, a longer one is tried.
+// LOCKSTEP_KILLS=50 kills that often.
 TEST_F(OwnLoop, EndsWithTheSameBitsHoweverOftenARandomRankIsKilledAtARandomMoment) {
-  const int kills = kills_wanted(), epochs = std::max(40, 2 * kills);
+  const int kills = kills_wanted();
   const double until_up_s = undisturbed(2, "empty", 0).seconds;
-  const Finished calm = undisturbed(2, "calm", epochs);
-  ASSERT_EQ(calm.exit_code, 0) << calm.output;
-
-  std::mt19937 chance(20261127);
-  std::uniform_real_distribution<double> pause(0, until_up_s + 0.5 * calm.seconds / kills);
   const std::string program = built("docs/examples/save_and_load");
   int killed = 0;
-  std::string moments;
-  std::jthread killer([&](const std::stop_token& over) {
-    for (bool goes_on = true; goes_on && killed < kills; killed += goes_on ? 1 : 0) {
-      const double s = pause(chance);
-      goes_on = kill_one(program, chance, over, [&] { std::this_thread::sleep_for(Seconds(s)); });
-      moments += " " + std::to_string(s);
-    }
-  });
-  const double limit_s = 120 + 10 * kills + 4 * calm.seconds;
-  const Finished finished = run(command({"--min", "2", "--max", "2", "--within", "0", "--restarts",
-                                         std::to_string(2 * kills), "--rejoin", "0"},
-                                        save_and_load("killed", epochs)),
-                                {}, limit_s);
-  killer.request_stop();
-  killer.join();
-  RecordProperty("seconds", std::to_string(finished.seconds));
-  ASSERT_EQ(finished.exit_code, 0) << moments << "\n" << finished.output;
-  EXPECT_EQ(killed, kills) << "the run was over before the last kill\n" << finished.output;
-  EXPECT_EQ(all("end", "why").size(), static_cast<std::size_t>(kills + 1)) << finished.output;
-  EXPECT_EQ(history("end").back().at("why"), "completed");
-  expect_same_bits("calm", "killed");
-  EXPECT_TRUE(list_unfinished_checkpoints(scratch_.file("killed")).empty());
-  expect_nothing_left();
+  std::size_t ends = 0;
+  std::string output;
+  const auto is_done = [&] {
+    return killed == kills && ends == static_cast<std::size_t>(kills) + 1;
+  };
+  for (int attempt = 1; attempt <= 3 && !is_done(); ++attempt) {
+    for (const char* old : {"calm", "killed", "run"}) fs::remove_all(scratch_.file(old));
+    const int epochs = attempt * std::max(40, 6 * kills);
+    const Finished calm = undisturbed(2, "calm", epochs);
+    ASSERT_EQ(calm.exit_code, 0) << calm.output;
+
+    std::mt19937 chance(20261127);
+    std::uniform_real_distribution<double> pause(0, until_up_s + 0.5 * calm.seconds / kills);
+    killed = 0;
+    std::jthread killer([&](const std::stop_token& over) {
+      while (killed < kills && kill_one(program, chance, over, [s = pause(chance)] {
+               std::this_thread::sleep_for(Seconds(s));
+             }))
+        ++killed;
+    });
+    const Finished finished = run(command({"--min", "2", "--max", "2", "--within", "0",
+                                           "--restarts", std::to_string(kills), "--rejoin", "0"},
+                                          save_and_load("killed", epochs)),
+                                  {}, 120 + 10 * kills + 4 * calm.seconds);
+    killer.request_stop();
+    killer.join();
+    output = finished.output;
+    ASSERT_EQ(finished.exit_code, 0) << output;
+    EXPECT_EQ(history("end").back().at("why"), "completed") << output;
+    ends = history("end").size();
+    expect_same_bits("calm", "killed");
+    EXPECT_TRUE(list_unfinished_checkpoints(scratch_.file("killed")).empty());
+    expect_nothing_left();
+  }
+  EXPECT_TRUE(is_done()) << killed << " kills, " << ends << " starts\n" << output;
 }
 
 TEST_F(OwnLoop, KilledInTheMidstOfASaveItGoesOnFromTheCheckpointBefore) {
@@ -158,9 +167,9 @@ TEST_F(OwnLoop, KilledInTheMidstOfASaveItGoesOnFromTheCheckpointBefore) {
     for (bool goes_on = true; goes_on && in_a_save < 3;) {
       goes_on = kill_one(program, chance, over, [&] {
         // A checkpoint of this start, which is being written now.
-        const auto old = list_checkpoints(folder).size();
-        while (!over.stop_requested() && (list_checkpoints(folder).size() == old ||
-                                          list_unfinished_checkpoints(folder).empty()))
+        const auto old = list_checkpoints(folder);
+        while (!over.stop_requested() &&
+               (list_checkpoints(folder) == old || list_unfinished_checkpoints(folder).empty()))
           std::this_thread::yield();
       });
       if (goes_on && !list_unfinished_checkpoints(folder).empty()) ++in_a_save;
@@ -221,6 +230,23 @@ TEST_F(OwnLoop, StopsOnRequestWithSeventyFiveAndGoesOnWhenItIsStartedAgain) {
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_TRUE(again.says("goes on from step")) << again.output;
   expect_same_bits("calm", "stopped");
+  expect_nothing_left();
+}
+
+// mpiexec hears of its supervisor's end, and asks the ranks to stop.
+TEST_F(OwnLoop, GoesOnUnderTheNextSupervisorWhereOneWasKilled) {
+  constexpr int epochs = 15;
+  ASSERT_EQ(undisturbed(2, "calm", epochs).exit_code, 0);
+  const auto words = command({"--min", "2", "--max", "2"}, save_and_load("left", epochs));
+  const std::string first = scratch_.file("left") + "/step-00000010.h5";
+  const Finished finished =
+      run({"sh", "-c",
+           quoted(words) + "& pid=$!; until [ -e " + first +
+               " ]; do sleep 0.02; done; kill -KILL $pid; wait $pid; " + quoted(words)});
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("goes on from step")) << finished.output;
+  EXPECT_EQ(history("over").back().at("why"), "completed");
+  expect_same_bits("calm", "left");
   expect_nothing_left();
 }
 

@@ -50,9 +50,9 @@ class StopRequest {
 
   /// Whether any rank was asked to stop; once true, always. Call it at the end of each step.
   /// `step`: updates made since the beginning of the training, for the supervisor's history.
-  /// Collective: one all-reduce of 8 bytes, of which the ranks have the answer about 1 us after the
-  /// last has asked (one machine; MPI's latency between machines). Allocates nothing. A time limit
-  /// counts as reached when another step like the last one would end behind it.
+  /// Collective: one all-reduce of 8 bytes, whose answer comes less than 1 us after the last rank
+  /// has asked (two ranks of one machine; between machines MPI's latency). Allocates nothing. A
+  /// time limit counts as reached when another step like the last one would end behind it.
   [[nodiscard]] bool requested(std::int64_t step);
 
   /// Why: the highest reason of any rank at the last requested(). Local.
