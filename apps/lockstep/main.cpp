@@ -39,6 +39,9 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
   command->add_option("--dir", options.dir,
                       "for a program without a deck: folder of elastic.jsonl; default: "
                       "runs/PROGRAM");
+  count("--shards", options.shards,
+        "for a program without a deck: only numbers of ranks that divide it are used")
+      ->type_name("N");
   command->add_option("--members", options.members,
                       "file of lines HOST SLOTS, which may change; default: the Slurm allocation, "
                       "else --max slots here");

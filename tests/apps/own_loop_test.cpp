@@ -258,6 +258,17 @@ TEST_F(OwnLoop, WithoutFaultsIsComplete) {
   EXPECT_EQ(steps(), "30");
 }
 
+TEST_F(OwnLoop, HasOnlyRanksThatDivideItsShards) {
+  const Finished none =
+      run(command({"--min", "5", "--max", "5", "--shards", "12"}, own_loop("none")));
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_TRUE(none.says("--shards 12 wants a number of ranks that divides it")) << none.output;
+  const Finished four =
+      run(command({"--min", "1", "--max", "5", "--shards", "12"}, own_loop("none")));
+  EXPECT_EQ(four.exit_code, 0) << four.output;
+  EXPECT_EQ(all("start", "ranks"), Json::array({4})) << four.output;
+}
+
 TEST_F(OwnLoop, ThatIgnoresARequestIsKilledAfterAWhileAndSaidToBe) {
   const auto words =
       command({"--min", "2", "--max", "2", "--save-within", "1.5"}, own_loop("ignore"));

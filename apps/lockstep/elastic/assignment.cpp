@@ -48,20 +48,31 @@ bool names_deck(const std::vector<std::string>& command) {
   });
 }
 
+void expect_some(const Sizes& sizes, const std::string& key) {
+  if (sizes.divide == 0 || sizes.largest(sizes.max) > 0) return;
+  throw InputError(
+      fmt::format("{} wants a number of ranks that divides it; there is none from {} to {}", key,
+                  sizes.min, sizes.max));
+}
+
 Assignment own_loop(const Options& options) {
   const std::string& program = options.command.front();
   const std::vector<std::string> arguments(options.command.begin() + 1, options.command.end());
-  return {.program = program_named(program),
-          .first = arguments,
-          .later = arguments,
-          .own_loop = true,
-          .run_dir =
-              options.dir.empty() ? "runs" / fs::path(program).filename() : fs::path(options.dir),
-          .sizes = {.min = options.min, .max = options.max},
-          .comm_timeout_s = Seconds(GroupOptions{}.timeout).count()};
+  Assignment assignment{.program = program_named(program),
+                        .first = arguments,
+                        .later = arguments,
+                        .own_loop = true,
+                        .run_dir = options.dir.empty() ? "runs" / fs::path(program).filename()
+                                                       : fs::path(options.dir),
+                        .sizes = {.min = options.min, .max = options.max, .divide = options.shards},
+                        .comm_timeout_s = Seconds(GroupOptions{}.timeout).count()};
+  expect_some(assignment.sizes, fmt::format("--shards {}", options.shards));
+  return assignment;
 }
 
 Assignment of_deck(const Options& options) {
+  if (options.shards != 0)
+    throw InputError("--shards is for programs without a deck: here train.shards in the deck says");
   const train::CommandLine line = parse(options.command);
   if (!line.trains() || line.ranks_as_threads > 0) {
     throw InputError(
@@ -84,12 +95,9 @@ Assignment of_deck(const Options& options) {
   assignment.later.emplace_back("--resume");
   if (plan.train.reduction == train::TrainOptions::Reduction::invariant) {
     assignment.sizes.divide = plan.train.shards;
-    if (assignment.sizes.largest(options.max) == 0) {
-      throw InputError(fmt::format(
-          "train.reduction = \"invariant\" wants a number of ranks that divides train.shards = {}; "
-          "there is none from {} to {}",
-          plan.train.shards, options.min, options.max));
-    }
+    expect_some(
+        assignment.sizes,
+        fmt::format("train.reduction = \"invariant\" with train.shards = {}", plan.train.shards));
   }
   return assignment;
 }

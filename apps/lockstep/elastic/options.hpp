@@ -17,6 +17,8 @@ struct Options {
   /// Where elastic.jsonl is written for a program with a loop of its own; empty: it is one where
   /// the command names no deck, and this is runs/PROGRAM.
   std::string dir;
+  /// Of such a program: numbers of ranks that do not divide this are left out; 0: none are.
+  int shards = 0;
   std::string members;   ///< file of hosts and slots; empty: Slurm's allocation or this machine
   std::string launcher;  ///< empty: srun in an allocation, else mpiexec
   std::vector<std::string> command;  ///< program, and its arguments
