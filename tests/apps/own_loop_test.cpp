@@ -60,6 +60,21 @@ class OwnLoop : public Supervised {
     return run(
         app(ranks, "docs/examples/save_and_load", {scratch_.file(folder), std::to_string(epochs)}));
   }
+  /// How long save_and_load takes here on two ranks.
+  struct Pace {
+    double until_up_s, epoch_s;
+    /// That last for about so long, on a busy machine and under a sanitizer too.
+    [[nodiscard]] int epochs(double seconds) const {
+      return std::max(4, static_cast<int>(seconds / epoch_s));
+    }
+  };
+  Pace pace() {
+    constexpr int some = 8;
+    constexpr double least_s = 0.005;
+    const double none_s = undisturbed(2, "none", 0).seconds;
+    const double some_s = undisturbed(2, "some", some).seconds;
+    return {none_s, std::max(least_s, (some_s - none_s) / some)};
+  }
   void expect_same_bits(const std::string& a, const std::string& b) {
     const auto newest = [&](const std::string& folder) {
       const auto file = newest_good_checkpoint(scratch_.file(folder));
@@ -116,7 +131,7 @@ int kills_wanted() {
 // LOCKSTEP_KILLS=50 kills that often.
 TEST_F(OwnLoop, EndsWithTheSameBitsHoweverOftenARandomRankIsKilledAtARandomMoment) {
   const int kills = kills_wanted();
-  const double until_up_s = undisturbed(2, "empty", 0).seconds;
+  const Pace pace = this->pace();
   const std::string program = built("docs/examples/save_and_load");
   int killed = 0;
   std::size_t ends = 0;
@@ -126,12 +141,12 @@ TEST_F(OwnLoop, EndsWithTheSameBitsHoweverOftenARandomRankIsKilledAtARandomMomen
   };
   for (int attempt = 1; attempt <= 3 && !is_done(); ++attempt) {
     for (const char* old : {"calm", "killed", "run"}) fs::remove_all(scratch_.file(old));
-    const int epochs = attempt * std::max(40, 6 * kills);
+    const int epochs = attempt * pace.epochs(1.5 + 0.35 * kills);
     const Finished calm = undisturbed(2, "calm", epochs);
     ASSERT_EQ(calm.exit_code, 0) << calm.output;
 
     std::mt19937 chance(20261127);
-    std::uniform_real_distribution<double> pause(0, until_up_s + 0.5 * calm.seconds / kills);
+    std::uniform_real_distribution<double> pause(0, pace.until_up_s + 0.5 * calm.seconds / kills);
     killed = 0;
     std::jthread killer([&](const std::stop_token& over) {
       while (killed < kills && kill_one(program, chance, over, [s = pause(chance)] {
@@ -188,7 +203,7 @@ TEST_F(OwnLoop, KilledInTheMidstOfASaveItGoesOnFromTheCheckpointBefore) {
 // Three ranks, two after a kill, and three again once the slot counts again: a planned change, for
 // which all save.
 TEST_F(OwnLoop, GoesOnWithOtherNumbersOfRanksToTheSameBits) {
-  constexpr int epochs = 60;
+  const int epochs = pace().epochs(6);
   ASSERT_EQ(undisturbed(2, "calm", epochs).exit_code, 0);
   const std::string program = built("docs/examples/save_and_load");
   std::mt19937 chance(3);
