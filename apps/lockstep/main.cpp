@@ -34,12 +34,20 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
   seconds("--wait", options.wait, "for --min slots, at most");
   seconds("--hang-after", options.hang_after,
           "without a sign of life a run is ended; 0: comm.timeout of the deck and a minute");
+  seconds("--save-within", options.save_within,
+          "ranks that were asked to save and end are killed after so long");
+  command->add_option("--dir", options.dir,
+                      "for a program without a deck: folder of elastic.jsonl; default: "
+                      "runs/PROGRAM");
+  count("--shards", options.shards,
+        "for a program without a deck: only numbers of ranks that divide it are used")
+      ->type_name("N");
   command->add_option("--members", options.members,
                       "file of lines HOST SLOTS, which may change; default: the Slurm allocation, "
                       "else --max slots here");
   command->add_option("--launcher", options.launcher,
                       "default: srun in a Slurm allocation, else mpiexec (MPICH's)");
-  command->add_option("COMMAND", options.command, "behind --: program, deck and options")
+  command->add_option("COMMAND", options.command, "behind --: program and arguments")
       ->required()
       ->expected(-1);
 }

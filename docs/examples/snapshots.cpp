@@ -6,8 +6,6 @@
 
 using namespace lockstep;
 
-volatile std::sig_atomic_t stop_requested = 0;
-
 // snapshots FOLDER [STEP [SIGNAL]]: trains for 3 epochs, 96 steps. After step STEP the last rank
 // gets the signal, by default SIGKILL.
 int main(int argc, char** argv) {
@@ -17,8 +15,7 @@ int main(int argc, char** argv) {
   const std::int64_t signal_after = argc > 2 ? std::atoll(argv[2]) : 0;
   const int signal = argc > 3 ? std::atoi(argv[3]) : SIGKILL;
   const bool is_first = group->rank() == 0, is_last = group->rank() == group->size() - 1;
-  std::signal(SIGTERM, [](int) { stop_requested = 1; });
-  std::signal(SIGUSR1, [](int) { stop_requested = 1; });
+  train::StopRequest stop(*group, {.checkpoints = folder});
   set_math_threads(1);
 
   const auto images = make_synthetic({.samples = 2048}, Split::train);
@@ -44,7 +41,6 @@ int main(int argc, char** argv) {
     const CheckpointContents snapshot{ddp.state_dict(), sgd.state_dict(), at, "", {}};
     static_cast<void>(CheckpointWriter().save(*group, checkpoint_path(folder, at.step), snapshot));
   };
-  ddp.ask_along([] { return stop_requested != 0; });
 
   while (at.epoch < 3) {
     for (loader.start_epoch(at.epoch, at.position); loader.has_next();) {
@@ -63,16 +59,17 @@ int main(int argc, char** argv) {
       at.position = loader.has_next() ? at.position + 1 : 0;
       if (at.position == 0) ++at.epoch;
 
-      const bool stop = ddp.any_said_yes();  // on any rank; all ranks know it at the same step
-      if (at.step % 10 == 0 || at.epoch == 3 || stop) save();
-      if (stop && at.epoch < 3) {
+      const bool stops = stop.requested(at.step);  // the same on all ranks
+      if (at.step % 10 == 0 || at.epoch == 3 || stops) save();
+      if (stops && at.epoch < 3) {
         if (is_first) std::printf("stopped at step %lld\n", static_cast<long long>(at.step));
         group->close();
-        return 75;  // "start me again"
+        return stop.exit_code(false);  // 75: "start me again"
       }
       if (at.step == signal_after && is_last) std::raise(signal);
     }
   }
   if (is_first) std::printf("complete after step %lld\n", static_cast<long long>(at.step));
   group->close();
+  return stop.exit_code(true);  // 0
 }

@@ -80,6 +80,7 @@
 #include <lockstep/tensor/state_dict.hpp>
 #include <lockstep/tensor/tensor.hpp>
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/elastic.hpp>
 #include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/task/regression.hpp>

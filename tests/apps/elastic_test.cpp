@@ -3,12 +3,9 @@
 
 #include <apps/results.hpp>
 #include <apps/small_run.hpp>
-#include <chrono>
+#include <apps/supervised.hpp>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 #include <vector>
 
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
@@ -20,15 +17,9 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-std::string launcher() {
-  std::string words = std::getenv("LOCKSTEP_LAUNCHER");  // mpiexec and its flags, up to -n
-  return words.substr(0, words.rfind(" -n"));
-}
-
 /// lockstep elastic OPTIONS -- tests/apps/misbehave DECK ..., in a scratch folder.
-class Elastic : public ::testing::Test {
+class Elastic : public Supervised {
  protected:
-  [[nodiscard]] std::string dir() const { return scratch_.file("run"); }
   [[nodiscard]] Words command(const Words& options, const Words& more = {}) const {
     Words words{built("apps/lockstep"), "elastic", "--launcher", launcher_, "--settle", "0.2"};
     words.insert(words.end(), options.begin(), options.end());
@@ -48,44 +39,6 @@ class Elastic : public ::testing::Test {
     expect_nothing_left();
     return finished;
   }
-  /// Every process of a test names its scratch folder: those there are, one a line.
-  [[nodiscard]] std::string left() const {
-    std::string processes;
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      std::ifstream file(entry.path() / "cmdline");
-      std::ostringstream words;
-      words << file.rdbuf();
-      if (words.str().find(scratch_.path()) != std::string::npos)
-        processes += entry.path().string() + " " + words.str() + "\n";
-    }
-    return processes;
-  }
-  /// After so many seconds at the latest.
-  void expect_nothing_left(double within_s = 5) const {
-    const auto now = std::chrono::steady_clock::now;
-    const auto end = now() + std::chrono::duration<double>(within_s);
-    while (!left().empty() && now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_EQ(left(), "");
-  }
-  [[nodiscard]] std::vector<Json> history(const std::string& kind) const {
-    std::vector<Json> found;
-    std::istringstream lines(read_file(dir() + "/elastic.jsonl"));
-    for (std::string line; std::getline(lines, line);) {
-      auto event = Json::parse(line);
-      if (event.at("kind") == kind) found.push_back(std::move(event));
-    }
-    return found;
-  }
-  /// One field of all events of a kind, in order.
-  [[nodiscard]] Json all(const std::string& kind, const std::string& field) const {
-    Json values = Json::array();
-    for (const Json& event : history(kind)) values.push_back(event.at(field));
-    return values;
-  }
-
-  ScratchFolder scratch_;
-  std::string launcher_ = launcher();
 };
 
 Words invariant(int epochs) {
@@ -258,7 +211,7 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
 TEST_F(Elastic, NumbersOfRanksThatDoNotDivideTheShardsAreLeftOut) {
   const Finished none = supervise({"--min", "5", "--max", "5"}, invariant(1), "");
   EXPECT_EQ(none.exit_code, 2) << none.output;
-  EXPECT_TRUE(none.says("divides train.shards = 12")) << none.output;
+  EXPECT_TRUE(none.says("train.shards = 12 wants a number of ranks that divides it")) << none.output;
   const Finished finished = supervise({"--min", "2", "--max", "5"}, invariant(1), "");
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("start", "ranks"), Json({4})) << finished.output;

@@ -222,6 +222,17 @@ TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
   EXPECT_EQ(compared.exit_code, 0) << compared.output;
 }
 
+TEST(ElasticPage, ShowsLinesOfSaveAndLoad) {
+  const std::string program = read_file(source("docs/examples/save_and_load.cpp"));
+  int shown = 0;
+  for (const Block& block : blocks_in(read_file(source("docs/guide/elastic.md")))) {
+    if (block.kind != "cpp") continue;
+    ++shown;
+    EXPECT_NE(program.find("\n" + block.text), std::string::npos) << block.text;
+  }
+  EXPECT_EQ(shown, 3);
+}
+
 // What the comparison above takes for equal.
 TEST(Tutorials, OutputsMayDifferInRoundingOnly) {
   EXPECT_TRUE(lines_agree("epoch 1  loss 0.512", "epoch 1 loss 0.508"));

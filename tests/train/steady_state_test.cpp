@@ -16,6 +16,7 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/elastic.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
@@ -63,6 +64,19 @@ void expect_no_allocations(const std::shared_ptr<ProcessGroup>& group, const Tas
     least = std::min<std::int64_t>(least, allocations - 3 * (tracks() - tracks_before));
   }
   EXPECT_LE(least, 0);
+}
+
+TEST(StopRequestSteadyState, AskingOnceAStepAllocatesNothing) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  {
+    StopRequest stop(*group, {.stop_before_limit_s = 0});
+    for (int step = 1; step <= 20; ++step) static_cast<void>(stop.requested(step));
+    group->barrier();
+    const auto before = test::allocation_count();
+    for (int step = 21; step <= 40; ++step) static_cast<void>(stop.requested(step));
+    EXPECT_EQ(test::allocation_count() - before, 0);
+  }
+  group->close();
 }
 
 class SteadyState : public testing::TestWithParam<Run> {};

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/train/command_line.hpp>
@@ -39,13 +42,37 @@ train::CommandLine parse(const std::vector<std::string>& command) {
                                    static_cast<int>(words.size()), arguments.data());
 }
 
-}  // namespace
+bool names_deck(const std::vector<std::string>& command) {
+  return std::any_of(command.begin() + 1, command.end(), [](const std::string& word) {
+    return !word.starts_with('-') && word.ends_with(".toml");
+  });
+}
 
-Assignment read_assignment(const Options& options) {
-  if (options.min < 1 || options.max < options.min) {
-    throw InputError(
-        fmt::format("--min {} and --max {}: 1 <= min <= max is wanted", options.min, options.max));
-  }
+void expect_some(const Sizes& sizes, const std::string& key) {
+  if (sizes.divide == 0 || sizes.largest(sizes.max) > 0) return;
+  throw InputError(
+      fmt::format("{} wants a number of ranks that divides it; there is none from {} to {}", key,
+                  sizes.min, sizes.max));
+}
+
+Assignment own_loop(const Options& options) {
+  const std::string& program = options.command.front();
+  const std::vector<std::string> arguments(options.command.begin() + 1, options.command.end());
+  Assignment assignment{.program = program_named(program),
+                        .first = arguments,
+                        .later = arguments,
+                        .own_loop = true,
+                        .run_dir = options.dir.empty() ? "runs" / fs::path(program).filename()
+                                                       : fs::path(options.dir),
+                        .sizes = {.min = options.min, .max = options.max, .divide = options.shards},
+                        .comm_timeout_s = Seconds(GroupOptions{}.timeout).count()};
+  expect_some(assignment.sizes, fmt::format("--shards {}", options.shards));
+  return assignment;
+}
+
+Assignment of_deck(const Options& options) {
+  if (options.shards != 0)
+    throw InputError("--shards is for programs without a deck: here train.shards in the deck says");
   const train::CommandLine line = parse(options.command);
   if (!line.trains() || line.ranks_as_threads > 0) {
     throw InputError(
@@ -68,14 +95,21 @@ Assignment read_assignment(const Options& options) {
   assignment.later.emplace_back("--resume");
   if (plan.train.reduction == train::TrainOptions::Reduction::invariant) {
     assignment.sizes.divide = plan.train.shards;
-    if (assignment.sizes.largest(options.max) == 0) {
-      throw InputError(fmt::format(
-          "train.reduction = \"invariant\" wants a number of ranks that divides train.shards = {}; "
-          "there is none from {} to {}",
-          plan.train.shards, options.min, options.max));
-    }
+    expect_some(
+        assignment.sizes,
+        fmt::format("train.reduction = \"invariant\" with train.shards = {}", plan.train.shards));
   }
   return assignment;
+}
+
+}  // namespace
+
+Assignment read_assignment(const Options& options) {
+  if (options.min < 1 || options.max < options.min) {
+    throw InputError(
+        fmt::format("--min {} and --max {}: 1 <= min <= max is wanted", options.min, options.max));
+  }
+  return options.dir.empty() && names_deck(options.command) ? of_deck(options) : own_loop(options);
 }
 
 }  // namespace lockstep::elastic

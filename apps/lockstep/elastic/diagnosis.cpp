@@ -130,14 +130,47 @@ void diagnose_killed(const Evidence& evidence, const Placement& placement, const
   }
 }
 
+/// Of a program with its own loop, where its exit code and not its report decides. False: it does
+/// not.
+bool diagnose_exit_code(const Evidence& evidence, const RunView& run, Ending& ending) {
+  constexpr int most = 127;  // above: what shells make of a signal
+  const bool is_own_code = evidence.blame.signal == 0 && evidence.code >= 0 &&
+                           evidence.code <= most && evidence.blame.failed_node.empty();
+  if (!run.is_own_loop() || !is_own_code) return false;
+  if (evidence.code == 0 && run.has_spoken()) {
+    ending.why = Why::failure;
+    ending.text =
+        "exit code 0, but the program has not said that it is complete: main() is to return "
+        "StopRequest::exit_code(true)";
+    return true;
+  }
+  if (evidence.code == 0) {
+    ending.why = Why::completed;
+    ending.text = "completed: exit code 0";
+    return true;
+  }
+  const bool is_known = is(evidence, ExitCode::failure) || is(evidence, ExitCode::communication) ||
+                        is(evidence, ExitCode::bad_input) || is(evidence, ExitCode::checkpoint);
+  if (is_known) return false;
+  ending.why = Why::failure;
+  ending.text = fmt::format("a rank ended with exit code {}", evidence.code);
+  return true;
+}
+
+const char* why_stopped_before(const RunView& run) {
+  if (!run.is_own_loop()) return "stopped on request before it began";
+  return "ended on request: it has made no train::StopRequest, so it was not asked to save";
+}
+
 }  // namespace
 
 Ending diagnose(const Evidence& evidence, const Placement& placement, const RunView& run,
                 const MemoryWatch& memory) {
   Ending ending{.code = evidence.code, .ranks = {}, .hosts = {}, .text = "", .step = run.step()};
   const bool saved = is(evidence, ExitCode::requeue) || run.stopped_early();
-  const bool never_began = evidence.stop_was_asked && evidence.stopped_before_up &&
-                           (evidence.blame.signal != 0 || evidence.code == sigterm_of_launcher);
+  const bool never_began =
+      evidence.stop_was_asked && evidence.stopped_before_up &&
+      (evidence.blame.signal != 0 || evidence.code == sigterm_of_launcher || run.is_own_loop());
   if (run.completed()) {
     ending.why = Why::completed;
     ending.text = "completed";
@@ -149,6 +182,10 @@ Ending diagnose(const Evidence& evidence, const Placement& placement, const RunV
         evidence.nobody_answers, "mpiexec -hosts HOST -n 1 true");
   } else if (evidence.hung) {
     diagnose_hung(evidence, placement, ending);
+  } else if (evidence.unheeded) {
+    ending.why = Why::unheeded;
+    ending.text = fmt::format("asked to save and end, it went on for {:.0f} s, and was killed",
+                              evidence.waited_s);
   } else if (!evidence.blame.failed_node.empty()) {
     ending.why = Why::host_lost;
     ending.hosts = {evidence.blame.failed_node};
@@ -163,7 +200,9 @@ Ending diagnose(const Evidence& evidence, const Placement& placement, const RunV
   } else if (saved || never_began) {
     ending.why = Why::stopped;
     ending.text = saved ? fmt::format("stopped on request, saved at step {}", ending.step)
-                        : "stopped on request before it began";
+                        : why_stopped_before(run);
+  } else if (diagnose_exit_code(evidence, run, ending)) {
+    // It is in `ending`.
   } else if (is(evidence, ExitCode::bad_input)) {
     ending.why = Why::input;
     ending.text = "bad command line, deck or data";

@@ -58,6 +58,8 @@ const char* words(Why why) noexcept {
       return "no answer";
     case Why::hung:
       return "hung";
+    case Why::unheeded:
+      return "did not stop";
     case Why::host_lost:
       return "host lost";
     case Why::memory:

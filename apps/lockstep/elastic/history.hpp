@@ -18,6 +18,7 @@ enum class Why : std::uint8_t {
   killed,      ///< a rank ended by a signal, or without a word
   no_answer,   ///< a rank did not answer, or a message did not come (exit code 3)
   hung,        ///< no sign of life
+  unheeded,    ///< it was asked to save and end, and did not
   host_lost,   ///< a host does not answer
   memory,      ///< out of it
   failure,     ///< exit code 1

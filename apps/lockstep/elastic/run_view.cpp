@@ -16,6 +16,7 @@
 #include <lockstep/comm/flight/format.hpp>
 #include <lockstep/io/folder_lock.hpp>
 #include <lockstep/train/report/flight_report.hpp>
+#include <lockstep/train/run/elastic_report.hpp>
 #include <lockstep/train/run/run_local_copies.hpp>
 
 #include "../rings.hpp"
@@ -53,6 +54,13 @@ std::int64_t step_of_metrics(const fs::path& file) {
   return row.is_object() ? row.value("step", std::int64_t{0}) : 0;
 }
 
+/// A small file's; nothing where it is none.
+nlohmann::json json_of(const fs::path& file) {
+  constexpr std::int64_t most_bytes = 1 << 24U;  // some figures of each rank
+  auto facts = nlohmann::json::parse(read_small_file_or_nothing(file, most_bytes), nullptr, false);
+  return facts.is_object() ? facts : nlohmann::json::object();
+}
+
 /// How far a ring has come, without reading all of it: 0 if it cannot be read.
 std::uint64_t position(const fs::path& file) {
   std::error_code error;
@@ -66,6 +74,12 @@ std::uint64_t position(const fs::path& file) {
 
 }  // namespace
 
+RunView::RunView(fs::path dir, bool own_loop)
+    : dir_(std::move(dir)),
+      own_loop_(own_loop),
+      start_file_(own_loop ? train::ElasticReport::file_name : "deck.toml"),
+      summary_file_(own_loop ? train::ElasticReport::file_name : "summary.json") {}
+
 RunView::Stamp RunView::stamp(const fs::path& file) {
   struct stat status {};
   if (stat(file.c_str(), &status) != 0) return {};
@@ -77,10 +91,10 @@ RunView::Stamp RunView::stamp(const fs::path& file) {
 
 std::map<std::string, RunView::Stamp> RunView::stamps() const {
   std::map<std::string, Stamp> now;
-  for (const char* name : {"metrics.jsonl", "log.txt", "summary.json", "deck.toml", "flight/where"})
+  for (const char* name : {"metrics.jsonl", "log.txt", summary_file_, start_file_, "flight/where"})
     now[name] = stamp(dir_ / name);
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir_ / "checkpoints", error))
+  for (const auto& entry : fs::directory_iterator(checkpoints(), error))
     now[entry.path().filename().string()] = stamp(entry.path());
   return now;
 }
@@ -92,8 +106,8 @@ void RunView::begin() {
   ranks_.clear();
   knows_all_ranks_ = false;
   calls_.clear();
-  earlier_summary_ = stamp(dir_ / "summary.json");
-  earlier_deck_ = stamp(dir_ / "deck.toml");
+  earlier_summary_ = stamp(dir_ / summary_file_);
+  earlier_start_ = stamp(dir_ / start_file_);
   earlier_lock_ = lock_of(dir_);
   earlier_step_ = step();
   seen_ = earlier_ = stamps();
@@ -144,15 +158,26 @@ bool RunView::shows_life() {
 }
 
 bool RunView::is_up() const {
-  const Stamp deck = stamp(dir_ / "deck.toml");
-  return deck.inode != 0 && deck != earlier_deck_;
+  const Stamp now = stamp(dir_ / start_file_);
+  return now.inode != 0 && now != earlier_start_;
+}
+
+bool RunView::has_spoken() const { return own_loop_ && stamp(dir_ / start_file_).inode != 0; }
+
+fs::path RunView::checkpoints() const {
+  if (!own_loop_) return dir_ / "checkpoints";
+  return json_of(dir_ / start_file_).value("checkpoints", std::string());
 }
 
 // Not "greater": a start from an older checkpoint goes back.
-bool RunView::has_stepped() const { return is_up() && step() != earlier_step_; }
+bool RunView::has_stepped() const {
+  if (!is_up()) return false;
+  if (own_loop_) return json_of(dir_ / start_file_).value("steps_made", std::int64_t{0}) > 0;
+  return step() != earlier_step_;
+}
 
 bool RunView::has_saved() const {
-  const fs::path folder = dir_ / "checkpoints";
+  const fs::path folder = checkpoints();
   const auto is_new = [&](const fs::path& file) {
     const auto then = earlier_.find(file.filename().string());
     return then == earlier_.end() || stamp(file) != then->second;
@@ -162,20 +187,19 @@ bool RunView::has_saved() const {
 }
 
 bool RunView::summary_says(const char* key) const {
-  if (stamp(dir_ / "summary.json") == earlier_summary_) return false;
-  constexpr std::int64_t most_bytes = 1 << 24U;  // some figures of each rank
-  const auto summary = nlohmann::json::parse(
-      read_small_file_or_nothing(dir_ / "summary.json", most_bytes), nullptr, false);
-  return summary.is_object() && summary.value(key, false);
+  if (stamp(dir_ / summary_file_) == earlier_summary_) return false;
+  return json_of(dir_ / summary_file_).value(key, false);
 }
 
 std::int64_t RunView::step() const {
-  return std::max(step_of_metrics(dir_ / "metrics.jsonl"), checkpoint_step());
+  const std::int64_t told = own_loop_ ? json_of(dir_ / start_file_).value("step", std::int64_t{0})
+                                      : step_of_metrics(dir_ / "metrics.jsonl");
+  return std::max(told, checkpoint_step());
 }
 
 fs::path RunView::checkpoint() const {
   try {
-    const auto there = list_checkpoints(dir_ / "checkpoints");
+    const auto there = list_checkpoints(checkpoints());
     return there.empty() ? fs::path() : there.front();
   } catch (const std::exception&) {
     return {};

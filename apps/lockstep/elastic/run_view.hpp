@@ -19,7 +19,9 @@ struct RankProcess {
 /// Looks at one run folder, start after start.
 class RunView {
  public:
-  explicit RunView(std::filesystem::path dir) : dir_(std::move(dir)) {}
+  /// `own_loop`: of a program that tells of itself in program.json (train::ElasticReport), or not
+  /// at all; else of one that has the run folder `dir`.
+  explicit RunView(std::filesystem::path dir, bool own_loop = false);
 
   /// A start begins: nothing that is there is its doing.
   void begin();
@@ -35,14 +37,19 @@ class RunView {
   /// This start's ranks are up, have opened the run folder and know how to stop; of ranks on other
   /// machines rank 0 speaks.
   [[nodiscard]] bool is_up() const;
+  [[nodiscard]] bool is_own_loop() const noexcept { return own_loop_; }
+  /// Of a program with its own loop: it has told of itself, in this start or in an earlier one.
+  [[nodiscard]] bool has_spoken() const;
+  /// Where its checkpoints are is known.
+  [[nodiscard]] bool knows_checkpoints() const { return !checkpoints().empty(); }
   /// This start has shown a step or a checkpoint.
   [[nodiscard]] bool has_stepped() const;
   /// This start has written a checkpoint, into the run folder or into this machine's memory.
   [[nodiscard]] bool has_saved() const;
-  /// What this start's summary.json says.
+  /// What this start's summary.json says, or program.json.
   [[nodiscard]] bool completed() const { return summary_says("completed"); }
   [[nodiscard]] bool stopped_early() const { return summary_says("stopped_early"); }
-  /// Newest step that is known of: in metrics.jsonl, or of a checkpoint. 0: none.
+  /// Newest step that is known of: in metrics.jsonl or program.json, or of a checkpoint. 0: none.
   [[nodiscard]] std::int64_t step() const;
   /// Newest checkpoint, looked at by name only; empty if there is none.
   [[nodiscard]] std::filesystem::path checkpoint() const;
@@ -66,17 +73,21 @@ class RunView {
   static Stamp stamp(const std::filesystem::path& file);
   [[nodiscard]] std::map<std::string, Stamp> stamps() const;
   [[nodiscard]] bool summary_says(const char* key) const;
+  /// Their folder; empty: nobody has told.
+  [[nodiscard]] std::filesystem::path checkpoints() const;
   void find_ranks();
   bool ranks_moved();
 
   std::filesystem::path dir_;
+  bool own_loop_;
+  const char *start_file_, *summary_file_;  ///< whose change says that a start is up, and its end
   std::uint64_t job_ = 0, earlier_job_ = 0;
   std::string rings_;
   std::vector<RankProcess> ranks_;
   bool knows_all_ranks_ = false;
   std::map<int, std::uint64_t> calls_;  ///< by rank: how far its ring has come
   std::map<std::string, Stamp> seen_, earlier_;
-  Stamp earlier_summary_, earlier_deck_;
+  Stamp earlier_summary_, earlier_start_;
   std::string earlier_lock_;
   std::int64_t earlier_step_ = 0;
 };

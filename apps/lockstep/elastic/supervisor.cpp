@@ -11,7 +11,9 @@
 #include <sstream>
 #include <thread>
 
+#include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
+#include <lockstep/train/run/elastic_report.hpp>
 
 #include "find_program.hpp"
 #include "leftovers.hpp"
@@ -81,10 +83,11 @@ ExitCode code_after(const Ending& ending) {
 
 Supervisor::Supervisor(const Options& options)
     : options_(options),
+      hang_after_is_given_(options.hang_after > 0),
       assignment_(read_assignment(options)),
       members_(make_members(options)),
       launcher_(make_launcher(options)),
-      run_(assignment_.run_dir),
+      run_(assignment_.run_dir, assignment_.own_loop),
       history_(assignment_.run_dir),
       budget_(options.restarts, Seconds(options.within)) {
   constexpr double longer_than_ranks_wait_s = 60;
@@ -97,6 +100,27 @@ Supervisor::Supervisor(const Options& options)
     throw InputError(
         fmt::format("--min {} ranks are wanted, and the allocation has fewer slots", options.min));
   }
+  if (assignment_.own_loop) take_folder();
+}
+
+void Supervisor::take_folder() {
+  const auto& dir = assignment_.run_dir;
+  try {
+    lock_.emplace(dir);
+  } catch (const FileError& error) {
+    throw InputError(
+        fmt::format("{}. Name a folder for what lockstep elastic writes with --dir", error.what()));
+  }
+  lock_refreshed_ = Clock::now();
+  std::error_code ignored;
+  std::filesystem::remove(dir / train::ElasticReport::file_name, ignored);  // an earlier run's
+  history_.folder_is_there();
+}
+
+void Supervisor::show_life_in_folder() {
+  if (!lock_ || Clock::now() - lock_refreshed_ < FolderLock::heartbeat) return;
+  lock_->refresh();
+  lock_refreshed_ = Clock::now();
 }
 
 ExitCode Supervisor::over(Why why, ExitCode code, const std::string& text) {
@@ -212,9 +236,14 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   Launcher::Command command = launcher_.command(placement, number, app);
   const Environment mark = mark_of_this_supervisor(assignment_.run_dir);
   command.environment.insert(command.environment.end(), mark.begin(), mark.end());
-  const std::int64_t from_step = resumes_ ? run_.checkpoint_step() : 0;
-  history_.start(number, placement, resumes_ ? run_.checkpoint() : "", from_step,
-                 resumes_ ? std::max<std::int64_t>(0, reached_ - from_step) : 0,
+  if (assignment_.own_loop) {
+    command.environment.emplace_back(train::ElasticReport::folder_variable,
+                                     std::filesystem::absolute(assignment_.run_dir).string());
+  }
+  const bool knows_from = resumes_ && run_.knows_checkpoints();
+  const std::int64_t from_step = knows_from ? run_.checkpoint_step() : 0;
+  history_.start(number, placement, knows_from ? run_.checkpoint() : "", from_step,
+                 knows_from ? std::max<std::int64_t>(0, reached_ - from_step) : 0,
                  down_since_ ? seconds_since(*down_since_) : 0);
 
   const auto begun = Clock::now();
@@ -223,12 +252,14 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   Evidence evidence;
   if (number == 1) ask_hosts(placement, watch);
   {
-    Child child(command.words, command.environment,
-                [&](std::string_view line) { words.line(line); });
-    while (!watch.hung && !nobody_answers(watch) && !child.wait(look_each))
-      look_after(child, placement, watch);
+    Child child(command.words, command.environment, [&](std::string_view line) {
+      words.line(line);
+      if (assignment_.own_loop) watch.life = Clock::now();
+    });
+    const auto is_ended = [&] { return watch.hung || watch.unheeded || nobody_answers(watch); };
+    while (!is_ended() && !child.wait(look_each)) look_after(child, placement, watch);
     down_since_ = Clock::now();
-    if (!watch.hung) await_answers(watch);
+    if (!watch.hung && !watch.unheeded) await_answers(watch);
     evidence.nobody_answers = why_nobody_answers(watch);
     watch.contact.reset();
     if (child.kill_all() > 0 || child.code() != 0) launcher_.end_elsewhere(number);
@@ -236,12 +267,15 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   }
   static_cast<void>(run_.shows_life());  // of a start that was over before the first look
   if (run_.is_up()) history_.folder_is_there();
+  has_been_up_ = has_been_up_ || run_.is_up();
   // A start that was to go on from a file is to do so again until there is something newer.
   resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_saved()));
 
   evidence.blame = words.blame();
   evidence.first_dead = watch.deaths.first().value_or(-1);
   evidence.hung = watch.hung;
+  evidence.unheeded = watch.unheeded;
+  evidence.waited_s = watch.waited_s;
   evidence.change_was_asked = watch.change_was_asked;
   evidence.stop_was_asked = stops > 0;
   evidence.stopped_before_up = watch.stopped_before_up || !run_.is_up();
@@ -259,6 +293,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
 void Supervisor::look_after(Child& child, const Placement& placement, Watch& watch) {
   if (run_.shows_life()) watch.life = Clock::now();
   if (run_.is_up()) history_.folder_is_there();
+  show_life_in_folder();
   memory_.look(run_.ranks());
   watch.deaths.add(run_.ranks());
   if (stops > 1) {
@@ -267,13 +302,28 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
     ask_to_stop(child, watch);
   } else if (stops == 0 && seconds_since(watch.asked) > ask_again_s && wants_change(placement)) {
     watch.asked = Clock::now();
-    if (!std::exchange(watch.change_was_asked, true))
+    if (!std::exchange(watch.change_was_asked, true)) {
+      watch.first_asked = watch.asked;
       history_.note("members have changed: the ranks save");
+    }
     child.signal(SIGUSR1);
   }
   look_at_hosts(watch);
   watch.silent_s = seconds_since(watch.life);
-  if (watch.silent_s > options_.hang_after) end_hung(child, watch);
+  if (is_hung(watch)) {
+    watch.hung = true;
+    watch.rings_when_hung = run_.take_rings();  // while stopped processes are there to be seen
+    end(child);
+  } else if (watch.first_asked && seconds_since(*watch.first_asked) > options_.save_within) {
+    watch.unheeded = true;
+    watch.waited_s = seconds_since(*watch.first_asked);
+    end(child);
+  }
+}
+
+bool Supervisor::is_hung(const Watch& watch) const {
+  const bool is_watched = !assignment_.own_loop || hang_after_is_given_ || run_.is_up();
+  return is_watched && watch.silent_s > options_.hang_after;
 }
 
 void Supervisor::ask_hosts(const Placement& placement, Watch& watch) const {
@@ -324,6 +374,7 @@ std::string Supervisor::why_nobody_answers(const Watch& watch) const {
 /// that have nothing to save yet.
 void Supervisor::ask_to_stop(Child& child, Watch& watch) {
   if (!std::exchange(watch.stop_was_asked, true)) {
+    watch.first_asked = Clock::now();
     history_.note("stops: the ranks save");
   } else if (seconds_since(watch.asked) < ask_again_s) {
     return;
@@ -333,9 +384,7 @@ void Supervisor::ask_to_stop(Child& child, Watch& watch) {
   child.signal(watch.stopped_before_up ? SIGTERM : SIGUSR1);
 }
 
-void Supervisor::end_hung(Child& child, Watch& watch) {
-  watch.hung = true;
-  watch.rings_when_hung = run_.take_rings();  // while stopped processes are there to be seen
+void Supervisor::end(Child& child) const {
   child.signal(SIGTERM);
   if (!child.wait(Seconds(last_words_s))) static_cast<void>(child.kill_all());
 }
@@ -373,7 +422,9 @@ std::optional<ExitCode> Supervisor::final_code(const Ending& ending) {
     case Why::completed:
       return over(ending.why, ExitCode::done, "the run is complete");
     case Why::stopped:
-      return over(ending.why, ExitCode::requeue, "stopped on request; go on with --resume");
+      return over(ending.why, ExitCode::requeue,
+                  assignment_.own_loop ? "stopped on request; start it again to go on"
+                                       : "stopped on request; go on with --resume");
     case Why::input:
       return over(ending.why, ExitCode::bad_input, "not started again: it would fail again");
     case Why::checkpoint:
@@ -400,18 +451,26 @@ std::optional<ExitCode> Supervisor::answer_failure(const Ending& ending,
   const auto failed_before = std::exchange(failed_at_, std::nullopt);
   if (ending.why == Why::failure) {
     if (failed_before && ending.step <= *failed_before) {
-      return over(Why::failure, ExitCode::failure,
-                  fmt::format("not started again: it has failed twice at step {}", ending.step));
+      return over(
+          Why::failure, ExitCode::failure,
+          ending.step == 0 && assignment_.own_loop
+              ? std::string("not started again: it has failed twice, the last time before "
+                            "its first step")
+              : fmt::format("not started again: it has failed twice at step {}", ending.step));
     }
     failed_at_ = ending.step;
   }
   if (!budget_.allows(Clock::now())) {
     return over(Why::budget, code_after(ending),
-                fmt::format("gives up: more than {} failures{}", options_.restarts,
+                fmt::format("gives up: more than {} failures{}{}", options_.restarts,
                             options_.within > 0 ? fmt::format(" in {:.0f} s", options_.within)
-                                                : std::string()));
+                                                : std::string(),
+                            has_been_up_           ? ""
+                            : assignment_.own_loop ? "; no start has made a train::StopRequest"
+                                                   : "; no start has opened its run folder"));
   }
-  const double pause = back_off_.after_failure(run_.checkpoint_step());
+  const double pause =
+      back_off_.after_failure(run_.knows_checkpoints() ? run_.checkpoint_step() : ending.step);
   if (pause > 0) {
     history_.note(fmt::format("starts again in {:.0f} s; {} restart{} left", pause, budget_.left(),
                               budget_.left() == 1 ? " is" : "s are"));
@@ -444,10 +503,12 @@ std::optional<ExitCode> Supervisor::answer_want_of_memory(const Ending& ending,
 }
 
 /// False if a signal asks to stop.
-bool Supervisor::sleep(double seconds) const {
+bool Supervisor::sleep(double seconds) {
   const auto begun = Clock::now();
-  while (stops == 0 && seconds_since(begun) < seconds)
+  while (stops == 0 && seconds_since(begun) < seconds) {
+    show_life_in_folder();
     std::this_thread::sleep_for(std::min(Seconds(0.05), Seconds(seconds)));
+  }
   return stops == 0;
 }
 

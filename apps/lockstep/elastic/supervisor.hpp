@@ -5,6 +5,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/io/folder_lock.hpp>
 
 #include "assignment.hpp"
 #include "budget.hpp"
@@ -36,8 +37,10 @@ class Supervisor {
   /// What ends a start before its time.
   struct Watch {
     bool change_was_asked = false, stop_was_asked = false, stopped_before_up = false, hung = false;
+    bool unheeded = false;
     Clock::time_point life = Clock::now(), asked{};
-    double silent_s = 0;
+    std::optional<Clock::time_point> first_asked;  ///< to save and end
+    double silent_s = 0, waited_s = 0;
     DeathWatch deaths;
     std::vector<FlightRing> rings_when_hung;
     std::optional<FirstContact> contact;  ///< of the first start, if its hosts are asked
@@ -53,7 +56,10 @@ class Supervisor {
   void await_answers(Watch& watch);
   [[nodiscard]] std::string why_nobody_answers(const Watch& watch) const;
   void ask_to_stop(Child& child, Watch& watch);
-  void end_hung(Child& child, Watch& watch);
+  /// Whether it has shown no sign of life for too long. Not of a program that tells nothing of
+  /// itself, unless the user has said for how long.
+  [[nodiscard]] bool is_hung(const Watch& watch) const;
+  void end(Child& child) const;
   void find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending);
 
   [[nodiscard]] std::optional<ExitCode> final_code(const Ending& ending);
@@ -61,7 +67,10 @@ class Supervisor {
                                                        const Placement& placement);
   [[nodiscard]] std::optional<ExitCode> answer_want_of_memory(const Ending& ending,
                                                               const Placement& placement);
-  [[nodiscard]] bool sleep(double seconds) const;
+  [[nodiscard]] bool sleep(double seconds);
+  /// The folder of a program with its own loop is this supervisor's.
+  void take_folder();
+  void show_life_in_folder();
   ExitCode over(Why why, ExitCode code, const std::string& text);
 
   [[nodiscard]] bool wants_change(const Placement& current);
@@ -69,7 +78,10 @@ class Supervisor {
   [[nodiscard]] Hosts available(bool now) const;
 
   Options options_;
+  bool hang_after_is_given_;
   Assignment assignment_;
+  std::optional<FolderLock> lock_;  ///< for a program with its own loop
+  Clock::time_point lock_refreshed_;
   Members members_;
   Launcher launcher_;
   RunView run_;
@@ -82,6 +94,7 @@ class Supervisor {
       probes_;  ///< of lost hosts, that are under way
   /// For a host after a failure: more where the first answers took long.
   double answers_within_s_ = Launcher::answers_within_s;
+  bool has_been_up_ = false;               ///< any start
   bool resumes_ = false;                   ///< the next start, from the newest checkpoint
   std::int64_t reached_ = 0;               ///< the last start's newest step
   std::optional<std::int64_t> failed_at_;  ///< step of the last start, if it ended with exit code 1

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <string_view>
@@ -34,6 +35,7 @@
 #include <lockstep/train/report/summary.hpp>
 #include <lockstep/train/run/assignment.hpp>
 #include <lockstep/train/run/device_choice.hpp>
+#include <lockstep/train/run/elastic_report.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/init_from.hpp>
 #include <lockstep/train/run/memory_limit.hpp>
@@ -102,6 +104,15 @@ class Run {
         line_.ranks_as_threads, processes_started(), name_));
   }
 
+  /// It would start this from the beginning each time, and move aside what was trained.
+  void expect_deck_known_to_supervisor() const {
+    if (!line_.trains() || !std::getenv(ElasticReport::folder_variable)) return;
+    throw InputError(fmt::format(
+        "lockstep elastic takes {} for a program with a training loop of its own, and would not "
+        "resume it: give the deck {} a name that ends in .toml, and leave --dir out.",
+        name_, line_.deck));
+  }
+
   [[nodiscard]] bool ranks_are_threads() const {
     return std::string_view(group_->backend()) == "threads";
   }
@@ -109,6 +120,7 @@ class Run {
   void read_deck(const TaskFactory& make_task, const std::vector<PartFactory>& make_parts) {
     agree(*group_, [&] {
       expect_working_directory();
+      expect_deck_known_to_supervisor();
       Assignment read = read_assignment(line_.deck, line_.overrides, make_task, make_parts);
       plan_ = std::move(read.plan);
       task_ = std::move(read.task);

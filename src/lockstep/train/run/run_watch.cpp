@@ -8,8 +8,6 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/log.hpp>
-#include <lockstep/train/run/slurm_time.hpp>
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -29,17 +27,11 @@ RunWatch::RunWatch(FolderLock lock, const fs::path& folder, const RunOptions& op
     : lock_(std::move(lock)),
       folder_(folder),
       stop_file_(folder / stop_file),
-      stop_before_limit_s_(options.stop_before_limit_s),
-      latest_end_((Clock::time_point::max)()) {
-  if (options.max_minutes > 0)
-    latest_end_ = deadline_in(Seconds(options.max_minutes * 60 - seconds_since_process_start()));
-  if (stop_before_limit_s_ > 0)
-    asking_ = std::jthread([this](const std::stop_token& over) { ask_slurm(over); });
+      limit_(options.max_minutes, options.stop_before_limit_s) {
   thread_ = std::jthread([this](const std::stop_token& over) { watch(over); });
 }
 
 RunWatch::~RunWatch() {
-  asking_.request_stop();
   thread_.request_stop();
   thread_.join();  // before the lock goes
 }
@@ -47,9 +39,7 @@ RunWatch::~RunWatch() {
 StopReason RunWatch::reason(double step_s) const noexcept {
   if (lost_) return StopReason::folder_lost;
   if (stop_wanted_) return StopReason::stop_file;
-  const auto next_end = deadline_in(Seconds(step_s));
-  if (next_end > job_end_.load()) return StopReason::time_limit;
-  return next_end > latest_end_ ? StopReason::max_minutes : StopReason::none;
+  return limit_.reason(step_s);
 }
 
 std::function<void()> RunWatch::expectation() const {
@@ -61,13 +51,6 @@ std::function<void()> RunWatch::expectation() const {
         "goes on from there",
         folder.string(), FolderLock::file_name));
   };
-}
-
-void RunWatch::ask_slurm(const std::stop_token& over) {
-  const auto left = seconds_left_in_slurm_job(over);
-  if (!left) return;
-  job_end_ = deadline_in(Seconds(*left - stop_before_limit_s_));
-  log(LogLevel::debug, fmt::format("Slurm leaves this job {:.0f} s", *left));
 }
 
 void RunWatch::watch(const std::stop_token& over) {

@@ -1,19 +1,18 @@
 #pragma once
 #include <atomic>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <thread>
 
-#include <lockstep/base/clock.hpp>
 #include <lockstep/io/folder_lock.hpp>
 #include <lockstep/train/options.hpp>
 #include <lockstep/train/run/stop_request.hpp>
+#include <lockstep/train/run/time_limit.hpp>
 
 namespace lockstep::train {
 
 /// Rank 0's watch over a run, from the opening of its folder to its end: holds the folder's lock
-/// and shows signs of life, looks for a file `stop`, asks Slurm once how long the job may take. A
+/// and shows signs of life, looks for a file `stop`, and has the time limits. A
 /// thread that sleeps does it, so that a step waits for no file system; it looks each quarter of a
 /// second.
 class RunWatch {
@@ -33,16 +32,11 @@ class RunWatch {
 
  private:
   void watch(const std::stop_token& over);
-  void ask_slurm(const std::stop_token& over);
 
   FolderLock lock_;
   std::filesystem::path folder_, stop_file_;
-  double stop_before_limit_s_;
-  Clock::time_point latest_end_;  ///< run.max_minutes
-  std::atomic<Clock::time_point> job_end_{
-      (Clock::time_point::max)()};  ///< Slurm's, with the margin
+  TimeLimit limit_;
   std::atomic<bool> stop_wanted_{false}, lost_{false};
-  std::jthread asking_;  ///< Slurm, which may take its time: the folder is watched meanwhile
   std::jthread thread_;
 };
 
