@@ -190,7 +190,7 @@ TEST(OnDevices, ADeviceThatHangsEndsInATimeOutThatSaysSo) {
             test::message_of<TimeoutError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
         SimulatedRuntime::instance().let_go(device.index);
         expect_parts(message, {"all_reduce(sum) #1 of f32[3000] on " + to_string(device),
-                               "device has not come to it"});
+                               "device has not reached it"});
       },
       {.timeout = std::chrono::milliseconds(200), .progress = test::asked_for_progress()});
 }

@@ -69,7 +69,7 @@ TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
   try {
     for (;;) split_once_more();
   } catch (const CommError& error) {
-    EXPECT_NE(std::string(error.what()).find("close() those that are not needed"),
+    EXPECT_NE(std::string(error.what()).find("close() groups that are no longer needed"),
               std::string::npos)
         << error.what();
   }

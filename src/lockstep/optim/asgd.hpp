@@ -8,9 +8,9 @@ namespace lockstep::optim {
 /// torch.optim.ASGD's hyper-parameters and defaults.
 struct AsgdOptions {
   double lr = 1e-2;
-  double lambd = 1e-4;        ///< how fast the parameters decay
-  double alpha = 0.75;        ///< power of the rate's decay
-  double t0 = 1e6;            ///< updates before averaging begins
+  double lambd = 1e-4;        ///< decay of the parameters (lambd)
+  double alpha = 0.75;        ///< exponent of the rate's decay
+  double t0 = 1e6;            ///< updates before averaging starts
   double weight_decay = 0.0;  ///< L2: added to the gradient
 };
 void declare(DeckTable& table, AsgdOptions& options);

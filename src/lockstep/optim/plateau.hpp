@@ -13,13 +13,13 @@ namespace lockstep::optim {
 struct PlateauOptions {
   bool greater_is_better = false;  ///< mode="max"
   double factor = 0.1;             ///< of each fall, above 0 and below 1
-  std::int64_t patience = 10;      ///< epochs without a better figure that are borne
-  double threshold = 1e-4;         ///< how much better counts as better
+  std::int64_t patience = 10;      ///< epochs without improvement before the rate is reduced
+  double threshold = 1e-4;         ///< smallest change that counts as an improvement
   /// Threshold is a share of the best figure's absolute value, else an amount. PyTorch takes a
   /// share of the best itself: of a negative one, as a log-likelihood is, any figure that is a
   /// little worse counts as better there, and the rate never falls.
   bool relative = true;
-  std::int64_t cooldown = 0;  ///< epochs after a fall that are not counted
+  std::int64_t cooldown = 0;  ///< epochs after a reduction that are not counted
   double min_lr = 0.0;
   std::string metric = "loss";  ///< which figure of the evaluations
   LinearWarmup warmup;

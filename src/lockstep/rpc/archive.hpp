@@ -58,12 +58,13 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
   /// Of elements that are to follow, each of which takes a byte at least.
   void expect_count(std::uint64_t count) const {
     if (count > rest_.size()) {
-      throw MalformedMessage("a message was refused: it cannot hold as many elements as it says");
+      throw MalformedMessage(
+          "a message was refused: it is too short for the number of elements that it declares");
     }
   }
   /// Everything has been read.
   void expect_end() const {
-    if (!rest_.empty()) throw MalformedMessage("a message was refused: it holds more than asked");
+    if (!rest_.empty()) throw MalformedMessage("a message was refused: it has bytes left over");
   }
   // Of types within types: lists that are linked by pointers must not exhaust the stack.
   void enter() {

@@ -125,14 +125,14 @@ void conclude(const Reply& reply, Held<T>&& value) {
     }
     draft.send_answer(reply);
   } else {
-    throw Error("the result is of a type that cannot be sent: use rpc::remote");
+    throw Error("the result's type cannot be sent: use rpc::remote");
   }
 }
 
 /// The same for a function that answers later.
 template <class T>
 void conclude_later(const Reply& reply, const Future<T>& future) {
-  if (!future.valid()) throw Error("the function returned a Future that nobody will complete");
+  if (!future.valid()) throw Error("the function returned a Future that can never complete");
   future.then([reply, number = reply.postpone()](const Future<T>& done) {
     if (!reply.resume(number)) return;  // nobody waits any more
     try {
@@ -262,14 +262,14 @@ template <class P, class A>
 void write_as(OutputArchive& archive, A&& argument) {
   using Wanted = std::remove_cvref_t<P>;
   static_assert(!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>,
-                "a function that is called remotely cannot change its caller's variables: let it "
-                "take values or const references, and return what is new");
+                "a function that is called remotely cannot change its caller's variables: take "
+                "values or const references, and return the new values");
   static_assert(!std::is_pointer_v<Wanted>,
-                "a pointer means nothing on another rank: pass the value, or an RRef");
+                "a pointer is not valid on another rank: pass the value, or an RRef");
   static_assert(std::is_convertible_v<A&&, Wanted>,
                 "an argument of this call cannot be converted to its parameter's type");
   static_assert(is_sendable<Wanted>,
-                "a parameter of this function is of a type that cannot be sent: give it a "
+                "a parameter's type cannot be sent: give it a "
                 "serialize() member, or include cereal's header for it");
   if constexpr (std::is_same_v<std::remove_cvref_t<A>, Wanted>) {
     archive(argument);
@@ -288,7 +288,7 @@ void write_as(OutputArchive& archive, A&& argument) {
 template <class... P, class... A>
 void write_arguments(Draft& draft, const Target* target, Types<P...>, A&&... arguments) {
   static_assert(sizeof...(P) == sizeof...(A),
-                "this call has another number of arguments than the function has parameters");
+                "the number of arguments differs from the function's number of parameters");
   OutputArchive archive(draft.message());
   if (target) archive(*target);
   (write_as<P>(archive, std::forward<A>(arguments)), ...);
@@ -327,7 +327,7 @@ template <class F, class... A>
 auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&... arguments) {
   using Signature = SignatureOf<F>;
   using T = Object<typename Signature::Result>;
-  static_assert(!std::is_void_v<T>, "remote() needs a function that returns something to keep");
+  static_assert(!std::is_void_v<T>, "remote() needs a function that returns a value");
   Draft draft(Kind::create, to);
   const Function& called = registered(pointer_to(function));
   draft.make_object(number_of_type<T>());
@@ -374,7 +374,7 @@ template <class T>
 template <class M>
 constexpr void RRef<T>::expect_method() {
   static_assert(std::is_convertible_v<T*, typename detail::SignatureOf<M>::Object*>,
-                "the method must be of the object's class or of a public base of it");
+                "the method must belong to the object's class or to a public base of it");
 }
 
 template <class T>
@@ -439,7 +439,7 @@ void load(InputArchive& archive, RRef<T>& reference) {
   }
   const auto& handles = archive.message().handles();
   if (index >= handles.size() || handles[index]->type() != number_of_type<T>()) {
-    throw MalformedMessage("a message was refused: it brings no such reference");
+    throw MalformedMessage("a message was refused: it does not carry this reference");
   }
   reference = RRef<T>(handles[index]);
 }

@@ -190,7 +190,8 @@ class Future {
 
  private:
   [[nodiscard]] ValueState<T>& held() const {
-    if (!state_) throw Error("a Future that was made without a call or a Promise was used");
+    if (!state_)
+      throw Error("a default-constructed Future was used: it has neither a call nor a Promise");
     return *state_;
   }
 
@@ -241,7 +242,7 @@ class Promise {
   };
   [[nodiscard]] ValueState<T>& first() const {
     if (!owner_->state->claim()) {
-      throw Error("a promise can be completed once, and has been before");
+      throw Error("a Promise can be completed only once, and it already is");
     }
     return *owner_->state;
   }

@@ -120,7 +120,8 @@ class OutgoingMessage {
   std::unique_ptr<Parts> parts_;
 };
 
-/// The head of a message whose other parts may be damaged; nothing where it is none of ours.
+/// The head of a message whose other parts may be damaged; nothing where it is not a Lockstep
+/// message.
 [[nodiscard]] std::optional<Head> head_of(const Tensor& bytes);
 
 /// A message that has come. parse() has checked its head, its tables and its length; its

@@ -46,7 +46,7 @@ class BasesOfObject {
       return *base;
     } catch (...) {  // NOLINT(bugprone-empty-catch): a pointer to something else
     }
-    throw Error("the object is neither of the method's class nor of one derived from it");
+    throw Error("the object's class is neither the method's class nor derived from it");
   }
 
  private:

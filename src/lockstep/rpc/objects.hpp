@@ -71,7 +71,7 @@ template <class T>
   }
   if (message.head().signature != hash_of_name(typeid(T).name())) {
     throw MalformedMessage("rank " + std::to_string(from) +
-                           " sent an object of another type than the one that is asked for here");
+                           " sent an object of a type other than the one requested here");
   }
   T object{};
   try {

@@ -24,7 +24,7 @@ struct OwnedObject {
   /// Throws Error if the object, which is there, is not what a reference says.
   void expect_type(std::uint64_t number) const {
     if (number == type->number) return;
-    throw Error("the object is of another type than the reference says");
+    throw Error("the object's type differs from the reference's");
   }
 };
 

@@ -30,7 +30,7 @@ namespace detail {
 /// until the last of them has gone.
 template <class M>
 class RemoteModule {
-  static_assert(std::is_convertible_v<M*, nn::Module*>, "a RemoteModule is made of a nn::Module");
+  static_assert(std::is_convertible_v<M*, nn::Module*>, "a RemoteModule needs an nn::Module");
 
  public:
   /// `make`, a registered function that returns a std::unique_ptr or std::shared_ptr to a module,

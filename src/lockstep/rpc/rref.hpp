@@ -64,7 +64,7 @@ class RRef {
 
   /// Throws Error if it refers to nothing, or was taken back by shutdown().
   [[nodiscard]] const ReferenceHandle& held() const {
-    if (!handle_) throw Error("an RRef that refers to nothing was used");
+    if (!handle_) throw Error("an empty RRef was used");
     handle_->expect_held();
     return *handle_;
   }

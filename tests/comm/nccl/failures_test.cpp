@@ -76,8 +76,9 @@ TEST(NcclMismatch, OfAnExchangesLengthsEndsEveryRank) {
                output = on_device(me, of(6, 7.0F));
     const auto message = test::message_of<CommError>(
         [&] { group.all_to_all_v(input, output, sent, expected).wait(); });
-    expect_in(message, me == 1 ? "rank 0 sent 3 elements where 2 were expected"
-                               : "what ranks send is not what others expect");
+    expect_in(message,
+              me == 1 ? "rank 0 sent 3 elements where 2 were expected"
+                      : "the counts that ranks send differ from the counts that others expect");
     EXPECT_EQ(floats(output), of(6, 7.0F));
     EXPECT_EQ(gpus.calls("ncclSend"), 0);
   });
@@ -109,7 +110,7 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
     const auto message =
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
     expect_in(message, "all_reduce(sum) #1 of f32[6] on sim:0 has not completed");
-    expect_in(message, "every rank has entered it, but not all go on");
+    expect_in(message, "every rank has entered it, but not all make progress");
     EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
   });
   EXPECT_LT(Clock::now() - start, seconds(60));

@@ -27,7 +27,7 @@ inline void declare(DeckTable& table, CosineAnnealingWarmRestarts& options) {
   table.key("t_0", options.t_0,
             {.doc = "units up to the first restart", .unit = unit_key, .min = 1});
   table.key("t_mult", options.t_mult,
-            {.doc = "how many times as long as the last each run is", .min = 1});
+            {.doc = "factor by which each cycle is longer than the one before", .min = 1});
   table.key("eta_min", options.eta_min, {.doc = "the lowest learning rate", .min = 0.0});
   declare(table, options.warmup);
 }

@@ -46,7 +46,7 @@ namespace detail {
 template <class F, class... Tensors>
 [[gnu::noinline]] void hand_over_task(const char* name, const F& f, const Tensors&... tensors) {
   static_assert(std::is_trivially_destructible_v<std::decay_t<F>>,
-                "a task holds no tensor, and owns nothing");
+                "a task must own nothing: pass its tensors as arguments");
   const LaunchScope scope(current_stream(device_of_task(name, {&tensors...})));
   const auto late = [f, arrays = std::tuple(HostArray(tensors)...), precision = product_precision(),
                      threads = math_threads()] {
