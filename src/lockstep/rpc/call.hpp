@@ -16,13 +16,13 @@
 #include <lockstep/rpc/rref.hpp>
 #include <lockstep/rpc/signature.hpp>
 
-// Calls, with the types of what is called.
+// Typed remote calls.
 
 namespace lockstep::rpc {
 
 namespace detail {
 
-/// What the caller gets of a function that returns R: of a Future its value.
+/// The result that the caller of a function returning R gets: for a Future its value.
 template <class R>
 struct AnswerOf {
   using Type = std::remove_cvref_t<R>;
@@ -36,7 +36,7 @@ struct AnswerOf<Future<T>> {
 template <class R>
 using Answer = typename AnswerOf<std::remove_cvref_t<R>>::Type;
 
-/// The object that a reference to what R returns is to.
+/// The type of the object behind a reference to an R result.
 template <class T>
 struct ObjectOf {
   using Type = T;
@@ -56,7 +56,7 @@ template <class T>
 inline constexpr bool has_archives =
     cereal::traits::is_output_serializable<T, OutputArchive>::value&&
         cereal::traits::is_input_serializable<T, InputArchive>::value;
-/// cereal looks at a container or a pointer, but not at what is in it.
+/// cereal checks a container or a pointer, but not the type of its elements.
 template <class T>
 struct Sendable : std::bool_constant<has_archives<T>> {};
 template <>
@@ -110,7 +110,7 @@ std::shared_ptr<T> as_object(std::shared_ptr<T> value) {
   return value;
 }
 
-/// Sends the result of a call, or keeps it, if it is to be an object.
+/// Sends the result of a call, or keeps it as an object for a reference.
 template <class T>
 void conclude(const Reply& reply, Held<T>&& value) {
   if (reply.keeps_result()) {
@@ -203,7 +203,7 @@ void execute(Execution& execution, Types<P...>) {
   using A = Answer<R>;
   if constexpr (AnswerOf<std::remove_cvref_t<R>>::later) {
     conclude_later<A>(reply, call());
-    return;  // counted when it is answered
+    return;  // counted when it has been answered
   } else if constexpr (std::is_void_v<A>) {
     call();
     conclude<A>(reply, Unit{});
@@ -222,7 +222,7 @@ struct Registered {
         execution, typename Signature::Parameters{});
   }
   static bool add(const char* name) {
-    // Not a static member: those of templates are made in no order.
+    // Not a static member: static members of templates are initialised in no defined order.
     static Function function{.name = name,
                              .pointer = pointer_to(F),
                              .signature_text = typeid(decltype(F)).name(),
@@ -309,7 +309,7 @@ auto start_call(const To& to, F function, const Target* target, A&&... arguments
   return Future<T>(std::move(state));
 }
 
-/// Of a function or method by which an object answers, on its owner.
+/// The type of a function or method that runs on an object's owner.
 template <class T, class... P, class... A>
 Future<T> start_call_of_object(const ReferenceHandle& object, const Function& function,
                                std::chrono::milliseconds timeout, Types<P...> parameters,
@@ -322,7 +322,7 @@ Future<T> start_call_of_object(const ReferenceHandle& object, const Function& fu
   return Future<T>(std::move(state));
 }
 
-/// A call whose result is to be an object there.
+/// A call whose result stays there as an object.
 template <class F, class... A>
 auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&... arguments) {
   using Signature = SignatureOf<F>;
@@ -344,11 +344,12 @@ auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&
 
 }  // namespace detail
 
-/// Calls `function`, which LOCKSTEP_RPC has registered, on worker `to` with copies of the
-/// arguments, converted to its parameters' types here. Tensors above Options::inline_bytes are sent
-/// from where they are: leave them alone until the future is over. The future's value is what the
-/// function returns; of a function that returns a Future, that one's value. Throws InputError if
-/// there is no such worker or the function is not registered here; CommError after shutdown.
+/// Calls `function`, registered by LOCKSTEP_RPC, on worker `to` with copies of the arguments,
+/// converted here to its parameters' types. Tensors above Options::inline_bytes are sent from their
+/// own memory: do not change them until the future has completed. The future's value is the
+/// function's result; if the function returns a Future, it is that Future's value. Throws
+/// InputError if there is no such worker or the function is not registered here; CommError after
+/// shutdown.
 template <class R, class... P, class... A>
 [[nodiscard]] auto rpc_async(const To& to, R (*function)(P...), A&&... arguments) {
   return detail::start_call(to, function, nullptr, std::forward<A>(arguments)...);
@@ -360,9 +361,9 @@ auto rpc_sync(const To& to, R (*function)(P...), A&&... arguments) {
   return detail::start_call(to, function, nullptr, std::forward<A>(arguments)...).wait();
 }
 
-/// The same, but the result stays on worker `to`, as an object; returns at once a reference to it.
-/// What the function throws is thrown by whatever asks for the object. Of a function that returns
-/// a std::unique_ptr or std::shared_ptr, the object is what that points to; null is an error.
+/// The same, but the result stays on worker `to` as an object; returns a reference to it at once.
+/// If the function throws, each request for the object throws that error. If a function returns a
+/// std::unique_ptr or std::shared_ptr, the object is its pointee; null is an error.
 template <class R, class... P, class... A>
 [[nodiscard]] auto remote(const To& to, R (*function)(P...), A&&... arguments) {
   return detail::start_creation(to, function, nullptr, std::forward<A>(arguments)...);
@@ -457,5 +458,5 @@ void load(InputArchive& archive, RRef<T>& reference) {
       ::lockstep::rpc::detail::Registered<&function>::add(name)
 // NOLINTEND(bugprone-macro-parentheses)
 
-/// The same under its own name, as it is written here.
+/// Registers a function under its name as written here.
 #define LOCKSTEP_RPC(function) LOCKSTEP_RPC_AS(#function, function)
