@@ -21,7 +21,7 @@ class FlopCounter {
   std::int64_t flops_ = 0;
 };
 
-/// Called by operations: `flops` more, for whoever counts.
+/// Operations call it to add `flops` to the active counters.
 void count_flops(std::int64_t flops) noexcept;
 
 }  // namespace lockstep
