@@ -14,8 +14,8 @@ struct CyclicLR {
 
   double max_lr = 0.0;               ///< the highest rate; the base rate is the lowest
   std::int64_t step_size_up = 2000;  ///< units in which the rate rises
-  std::int64_t step_size_down = 0;   ///< in which it falls; 0: as many
-  Mode mode = Mode::triangular;      ///< what becomes of the cycles' height
+  std::int64_t step_size_down = 0;   ///< in which it falls; 0: as many as it rises
+  Mode mode = Mode::triangular;      ///< how the cycles' amplitude changes
   double gamma = 1.0;                ///< exp_range: factor of the height a unit
   bool cycle_momentum = true;        ///< move the momentum against the rate
   double base_momentum = 0.8;        ///< momentum at the highest rate
