@@ -15,8 +15,8 @@ void batch_norm_statistics(const Tensor& x, const Tensor& part);
 
 /// Joins `parts`, f64[ranks, 1 + 2 C], in rank order: mean and biased variance of all values into
 /// `mean` and `variance`, their number a channel into `count`, f64[1]. Updates the running
-/// statistics as batch_norm_forward does, but not from fewer than two values; without previous
-/// values, mean and variance become the statistics. All [C] are of one dtype.
+/// statistics as batch_norm_forward does, but not from fewer than two values; without any
+/// values, mean and variance become the running statistics. All [C] are of one dtype.
 void join_batch_norm_statistics(const Tensor& parts, double momentum, const Tensor& running_mean,
                                 const Tensor& running_var, const Tensor& mean,
                                 const Tensor& variance, const Tensor& count);
