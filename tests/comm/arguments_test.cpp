@@ -1,4 +1,4 @@
-// What does not fit is refused with a sentence, before anything is sent: the group goes on.
+// Invalid arguments are refused with a message before anything is sent: the group stays usable.
 #include <functional>
 #include <string>
 

@@ -244,7 +244,7 @@ TEST(FlightRing, OfDamagedBytesIsARingOrASentence) {
       const std::size_t records = damaged.size() - flight::record_slots * sizeof(flight::Record);
       damaged[records + random() % (30 * sizeof(flight::Record))] = static_cast<char>(random());
     }
-    // Most rounds keep the header, so that what follows is read too.
+    // Most rounds keep the header, so that the rest is read too.
     if (round % 8 != 0) damaged.replace(0, 64, bytes, 0, 64);
     static_cast<void>(refusal(scratch.write("damaged.ring", damaged)));
   }

@@ -143,7 +143,7 @@ TEST(MpiGroup, LeavesTheCallersErrorHandlerAloneAndDeletesWhatItCopiedOfAttribut
   MPI_Comm_free(&mine);
 }
 
-/// This process may have so much more memory, until the end of the scope.
+/// Limits this process's further memory, until the end of the scope.
 class DataLimit {
  public:
   explicit DataLimit(rlim_t more) {

@@ -1,5 +1,5 @@
-// The nccl backend with a stand-in for NCCL and the GPUs: calls that differ, peers that are gone,
-// what NCCL refuses or never ends, and what becomes of memory and communicators then.
+// The nccl backend with a stand-in for NCCL and the GPUs: different calls, dead peers, NCCL errors
+// and operations that never end, and the release of memory and communicators after them.
 #include <chrono>
 #include <string>
 #include <thread>
@@ -97,7 +97,7 @@ TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
   });
 }
 
-// A kernel whose peer is gone never ends by itself, and with it neither does a read behind it.
+// A kernel whose peer is gone never ends by itself, and neither does a read after it.
 TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
   const auto start = Clock::now();
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
@@ -106,7 +106,7 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
     test::stop_device(group, gpus);
     group.all_reduce(t, ReduceOp::sum).wait();
     if (me == 1) return;
-    EXPECT_EQ(floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
+    EXPECT_EQ(floats(t), of(6, 1.0F));  // the read ends without the sum
     const auto message =
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
     expect_in(message, "all_reduce(sum) #1 of f32[6] on sim:0 has not completed");
