@@ -119,7 +119,7 @@ TEST(GradScaler, GradientsOfF16ReachTheParameterScaledAndAreNotUnscaledInPlace) 
     scaler.unscale(sgd);
     ADD_FAILURE() << "was unscaled";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("gradient of 'p' is of f16"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("gradient of 'p' is f16"), std::string::npos);
   }
   EXPECT_EQ(number_at(p.grad(), 0), std::ldexp(1.0, -10));
   EXPECT_EQ(scaler.step(sgd).item(), 0.0);
