@@ -169,9 +169,10 @@ TEST(GradScaler, RefusesParametersOfAnotherDevice) {
     scaler.unscale(sgd);
     ADD_FAILURE() << "was unscaled";
   } catch (const ShapeError& error) {
-    EXPECT_STREQ(error.what(),
-                 "GradScaler: the parameters are on sim:0, its scale is on host: make it with the "
-                 "parameters' device, GradScaler(options, device)");
+    EXPECT_STREQ(
+        error.what(),
+        "GradScaler: the parameters are on sim:0, its scale is on host: construct it with the "
+        "parameters' device, GradScaler(options, device)");
   }
 }
 
