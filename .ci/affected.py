@@ -19,7 +19,7 @@ import re
 import subprocess
 import sys
 
-# Text, scripts, and what only they and the tests that they are run.
+# Text, scripts, and files that only scripts and their tests use.
 READ_BY_NO_COMPILED_TEST = re.compile(
     r"(docs|benchmarks|scripts|tests/(docs|project|reliability|slurm)|\.ci)/|.*\.md$|LICENSE$")
 

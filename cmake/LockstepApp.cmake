@@ -1,13 +1,14 @@
 # lockstep_add_app(NAME source... [LINK target...])
 #
-# An application: build/<preset>/apps/NAME, installed to bin/. It links Lockstep::train and what LINK
-# names, compiles for size, and begins with apps/cpu_check.c: a node that lacks instructions the build uses gets a sentence.
-# apps/hangup.c undoes what libraries make of SIGHUP when they are loaded.
+# An application: build/<preset>/apps/NAME, installed to bin/. Links Lockstep::train and the targets
+# in LINK, compiles for size, and adds apps/cpu_check.c, which prints a message on a node that lacks
+# instructions of the build. apps/hangup.c restores SIGHUP's handling, which some libraries change
+# when they are loaded.
 
 include(CheckCSourceCompiles)
 
-# What LOCKSTEP_ARCH switches on, as __builtin_cpu_supports names it. Only what a compiler for plain
-# x86-64 would not use anyway is worth a question.
+# The instruction sets that LOCKSTEP_ARCH enables, by their names in __builtin_cpu_supports. Check
+# only instructions beyond plain x86-64.
 function(lockstep_cpu_features out)
   set(flags "")
   if(LOCKSTEP_ARCH)
@@ -61,7 +62,8 @@ endif()
 add_library(lockstep_hangup OBJECT ${PROJECT_SOURCE_DIR}/apps/hangup.c)
 target_compile_options(lockstep_hangup PRIVATE -Wall -Wextra)
 
-# What a part of an application has in common with the layers: warnings, batches, and, as it only steers, -Os.
+# Options that the parts of an application share with the layers: warnings, unity batches, and -Os,
+# because an application only controls the work of others.
 function(lockstep_compile_as_app target)
   target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings PUBLIC Lockstep::train)
   target_compile_options(${target} PRIVATE ${LOCKSTEP_SHORT_CHECKS})

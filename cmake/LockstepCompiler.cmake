@@ -1,6 +1,6 @@
 # Compiler settings shared by every target, carried by two interface targets:
 #   Lockstep::options   language level, -march, sanitizers (public: tests and apps need the same)
-#   Lockstep::warnings  warnings, for our own sources only
+#  Lockstep::warnings warnings, for Lockstep's own sources only
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET default)
@@ -9,15 +9,16 @@ set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, comma separat
 add_library(lockstep_options INTERFACE)
 add_library(Lockstep::options ALIAS lockstep_options)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
-# CMake 3.25 does not know that nvcc takes C++20 (CUDA_STANDARD), hence the flag. Philox and
+# CMake 3.25 does not know that nvcc supports C++20 (CUDA_STANDARD), hence the flag. Philox and
 # std::numeric_limits are constexpr and run on the device too.
 target_compile_options(lockstep_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20> $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>
   $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=1835>)  # gnu::tls_model: for the host compiler, which heeds it
 
-# lockstep_kernel_sources(TARGET OUT file...): these include Kokkos; OUT is what the target compiles for them. With
-# LOCKSTEP_ENABLE_CUDA nvcc compiles them and the host compiler everything else, which thus costs no more than without
-# CUDA: in batches, as of a source alone two thirds of the time go to Kokkos' headers.
+# lockstep_kernel_sources(TARGET OUT file...): these include Kokkos; OUT is the list of sources that
+# the target compiles for them. With LOCKSTEP_ENABLE_CUDA nvcc compiles them and the host compiler
+# everything else, which thus costs no more than without CUDA: in batches, as of a source alone two
+# thirds of the time go to Kokkos' headers.
 function(lockstep_kernel_sources target out)
   set(${out} ${ARGN} PARENT_SCOPE)
   if(NOT ARGN)
@@ -48,7 +49,8 @@ function(lockstep_kernel_sources target out)
   endif()
 endfunction()
 
-# lockstep_host_options(TARGET option...): options for the host compiler, also where nvcc calls it.
+# lockstep_host_options(TARGET option...): options for the host compiler, including when nvcc calls
+# it.
 function(lockstep_host_options target)
   list(JOIN ARGN "," joined)
   target_compile_options(${target} INTERFACE
@@ -61,9 +63,10 @@ endif()
 # Results stay IEEE: no -ffast-math. The first two only drop errno and the promise to raise FP flags;
 # the third makes `#pragma omp simd` count, without OpenMP's threads.
 lockstep_host_options(lockstep_options -fno-math-errno -fno-trapping-math -fopenmp-simd)
-# For some processors (AMD's Zen 3) g++ fuses a multiplication and an addition in one loop and not in another, by how many
-# sums there are beside each other: a sample's bits would depend on how many are computed together.
-# It collects its garbage only beyond 512 MB: a tenth less time for a batch, and 700 instead of 590 MB at most.
+# For some processors (AMD's Zen 3) g++ fuses multiply and add in one loop and not in another,
+# depending on the number of adjacent sums: a sample's bits would depend on how many are computed
+# together. It collects its garbage only beyond 512 MB: a tenth less time for a batch, and 700
+# instead of 590 MB at most.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   lockstep_host_options(lockstep_options --param=avoid-fma-max-bits=0 --param=ggc-min-heapsize=524288)
 endif()
@@ -78,8 +81,8 @@ function(lockstep_unite target)
   endif()
 endfunction()
 
-# lockstep_precompile(TARGET std|kokkos): headers of the standard library, or Kokkos' with what these include, come
-# compiled, once for all targets that are compiled alike: 2 of the 10 seconds that a batch takes.
+# lockstep_precompile(TARGET std|kokkos): precompiled headers of the standard library, or of Kokkos,
+# shared by all targets with the same options: saves 2 of the 10 seconds of a batch.
 function(lockstep_precompile target what)
   if(NOT LOCKSTEP_UNITY)
     return()
@@ -120,7 +123,7 @@ if(LOCKSTEP_SANITIZE)
     -fno-sanitize=null,object-size,alignment,pointer-overflow,vptr
     -Wno-maybe-uninitialized)  # false with sanitizers; the release build has it
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
-  # A program here is 30 to 70 MB, which GNU's linker takes three times as long to write.
+  # A program here has 30 to 70 MB; GNU's linker takes three times as long to write it.
   include(CheckLinkerFlag)
   check_linker_flag(CXX -fuse-ld=lld LOCKSTEP_HAS_LLD)
   if(LOCKSTEP_HAS_LLD)
@@ -132,13 +135,14 @@ if(LOCKSTEP_SANITIZE)
   endif()
 endif()
 
-# Missing initialisers are what designated initialisers are for.
+# Designated initialisers leave out members on purpose.
 add_library(lockstep_warnings INTERFACE)
 add_library(Lockstep::warnings ALIAS lockstep_warnings)
 set(_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   -Wno-psabi -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # False alarms on std::string in g++ 12 (GCC bug 105651), the last two where its header comes compiled.
+  # False alarms on std::string in g++ 12 (GCC bug 105651), the last two with its precompiled
+  # header.
   list(APPEND _warnings -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
 else()
   list(APPEND _warnings -Wno-pass-failed)  # clang: a remark on each `omp simd` loop left scalar

@@ -1,5 +1,6 @@
-# Lockstep::cuda_math: cuBLASLt, which computes matrix products, and cuDNN 9, which computes convolutions, where both are
-# there; LOCKSTEP_CUDA_MATH_MISSING says what is not. For host code only. cuDNN comes apart from the toolkit.
+# Lockstep::cuda_math: cuBLASLt, which computes matrix products, and cuDNN 9, which computes
+# convolutions, if both are found; LOCKSTEP_CUDA_MATH_MISSING names the missing ones. For host code
+# only. cuDNN comes apart from the toolkit.
 set(LOCKSTEP_CUDA_MATH_MISSING "")
 find_package(CUDAToolkit 12 QUIET)
 if(NOT TARGET CUDA::cublasLt OR NOT TARGET CUDA::cudart)

@@ -27,7 +27,7 @@ set(LOCKSTEP_MPIEXEC_FLAGS "${_mpiexec_flags}" CACHE INTERNAL "For more ranks th
 
 # --- parallel HDF5, built for the same MPI --------------------------------------------------------
 set(HDF5_PREFER_PARALLEL ON)
-# First where HDF5_ROOT says, as find_package would look.
+# HDF5_ROOT first, as in find_package.
 find_program(HDF5_C_COMPILER_EXECUTABLE NAMES ${_h5pcc} h5pcc NAMES_PER_DIR
   HINTS ${HDF5_ROOT} ENV HDF5_ROOT PATH_SUFFIXES bin NO_DEFAULT_PATH)
 find_program(HDF5_C_COMPILER_EXECUTABLE NAMES ${_h5pcc} h5pcc)

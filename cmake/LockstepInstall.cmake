@@ -1,17 +1,18 @@
 # The installed library: one shared object with every layer in it, their public headers, and a CMake
-# package. A program that links Lockstep::lockstep needs nothing else but MPI, whose communicators it
-# hands over, and the headers of cereal; the third-party libraries stay behind the shared object.
+# package. A program that links Lockstep::lockstep needs only MPI, whose communicators it passes,
+# and cereal's headers; the other third-party libraries are linked into the shared object.
 include(CMakePackageConfigHelpers)
 get_property(layers GLOBAL PROPERTY LOCKSTEP_LAYERS)
 
 # The target is not called lockstep: that is the utility in apps/.
 add_library(lockstep_library SHARED)
 add_library(Lockstep::lockstep ALIAS lockstep_library)
-# comm/mpi_group.hpp takes an MPI_Comm; rpc/archive.hpp writes by cereal, which is headers only.
+# comm/mpi_group.hpp takes an MPI_Comm; rpc/archive.hpp uses cereal, which is header-only.
 target_link_libraries(lockstep_library PUBLIC MPI::MPI_CXX $<BUILD_INTERFACE:Lockstep::cereal>)
 foreach(layer IN LISTS layers)
-  # All objects of a layer, and the archive after them for the libraries it needs. (WHOLE_ARCHIVE would
-  # do, were the archives not repeated on the link line: the layers name one another.)
+  # All objects of a layer, and the archive after them for the libraries it needs. (WHOLE_ARCHIVE
+  # would work if the archives were not repeated on the link line: the layers depend on one
+  # another.)
   target_sources(lockstep_library PRIVATE $<TARGET_OBJECTS:${layer}>)
   target_link_libraries(lockstep_library PRIVATE ${layer})
   get_target_property(headers ${layer} HEADER_SET)

@@ -1,12 +1,14 @@
 # lockstep_add_layer(NAME [FOR_SIZE] HEADERS file... SOURCES file... [KERNELS file...] [PUBLIC target...] [PRIVATE target...])
 #
-# One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME. Static ones, or with BUILD_SHARED_LIBS
-# shared: then what many programs have in common is there once (scripts/gpu/bundle.sh).
+# One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME. Static
+# libraries, or with BUILD_SHARED_LIBS shared ones, so that the common code of many programs exists
+# once (scripts/gpu/bundle.sh).
 #   HEADERS  public headers; installed, and each must compile on its own (VERIFY_INTERFACE_HEADER_SETS)
 #   KERNELS  the sources that include Kokkos (tensor/view.hpp), no others (project.kernels_are_what_includes_kokkos): nvcc
 #            compiles them with LOCKSTEP_ENABLE_CUDA
-#   FOR_SIZE it only says what others compute: -Os, with which it is half as large and compiles in two thirds of the time
-#   PUBLIC   what the headers name      PRIVATE  what only the .cpp files name
+#  FOR_SIZE the layer only controls the work of others: -Os makes it half as large and compiles in
+#  two thirds of the time
+#  PUBLIC  libraries that the headers use   PRIVATE libraries that only the .cpp files use
 # A layer without sources yet is not legal: every layer holds code.
 # With LOCKSTEP_COMPILED_IN the layers that are linked with no MPI, and so cannot include it, are not compiled.
 set(LOCKSTEP_COMPILED_IN "" CACHE PATH "A build tree for another MPI or NCCL that has compiled what knows neither")

@@ -1,27 +1,29 @@
 # lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [PROGRAM name] [NP n...] [LINK target...]
 #                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...] [GPU])
 #
-# One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly (tests/support/main.cpp).
-# With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
-# (tests/support/mpi_main.cpp: the failures of every rank are printed by rank 0, in rank order).
-# Entries without NP and KERNELS that name the same PROGRAM are one executable, PROGRAM_test, and each runs the tests of
-# its own sources: what many small ones include and instantiate is compiled once for twelve of them, and linked once.
-# KERNELS are sources that include Kokkos, as in lockstep_add_layer.
-# GPU: of its cases those that end in "cuda" (tests/support/test_devices.hpp) need a GPU. In a build with CUDA they are an
-# entry of their own, NAME.gpu. With NP all cases need one. See lockstep_add_gpu_test.
-# PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
-# and LABELS are set on every entry; a test that needs the launcher
-# depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
-# Label threads is given here, to the quick tests of layers where a thread is started and of threads elsewhere, but
-# to those with label one_thread: ThreadSanitizer runs those; where there is one thread it finds nothing, and as it
-# sees one process, it runs 2 or 3 ranks of each. Label quick is taken from more than 3 ranks where fewer are run
-# too, and from 2 where 3 are.
+# One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly
+# (tests/support/main.cpp). With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each
+# under mpiexec with our MPI main (tests/support/mpi_main.cpp: the failures of every rank are
+# printed by rank 0, in rank order). Entries without NP and KERNELS that name the same PROGRAM share
+# one executable, PROGRAM_test, and each runs the tests of its own sources: unity batches of twelve
+# compile their common headers and templates once, and the program is linked once. KERNELS are
+# sources that include Kokkos, as in lockstep_add_layer.
+# GPU: its cases whose names end in "cuda" (tests/support/test_devices.hpp) need a GPU. In a build
+# with CUDA they are an entry of their own, NAME.gpu. With NP all cases need one. See
+# lockstep_add_gpu_test. PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about
+# speed, on however busy a machine) and LABELS are set on every entry; a test that needs the
+# launcher
+# depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken
+# library. The label threads is added here, for ThreadSanitizer, to the quick tests of layers that
+# start threads and to thread tests elsewhere, except tests labelled one_thread: without a second
+# thread ThreadSanitizer finds nothing. It sees one process, so it runs 2 or 3 ranks of each. The
+# label quick is dropped above 3 ranks if fewer ranks are run too, and at 2 if 3 are.
 find_package(GTest REQUIRED)
 
-# How tests are compiled, their own libraries included: like the applications, but without
-# UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them,
-# and with -Og, which takes as long as -O0: what they compare with is computed in a third to a tenth of the time. Where
-# kernels are tried on every number it is -O1, with AddressSanitizer's checks in place.
+# Compile options of tests and their libraries: like the applications, but without
+# UndefinedBehaviorSanitizer, which is for the tested library and doubles the compile time, and with
+# -Og, which compiles as fast as -O0: reference results are computed in a third to a tenth of the
+# time. Tests that try kernels on every number use -O1, with AddressSanitizer's checks in place.
 add_library(lockstep_test_code INTERFACE)
 add_library(lockstep_test_options INTERFACE)
 if(LOCKSTEP_SANITIZE MATCHES "undefined")
@@ -59,7 +61,7 @@ function(lockstep_add_test)
     set(target ${arg_PROGRAM}_test)
     list(APPEND arg_ARGS ${arg_SOURCES})
   endif()
-  # Compiled together with what calls it, its operator new would be seen through.
+  # In one unit with its callers, the compiler would optimize its operator new away.
   set(allocation_counter ${arg_SOURCES})
   list(FILTER allocation_counter INCLUDE REGEX "allocation_counter\\.cpp$")
   set_source_files_properties(${allocation_counter} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -120,8 +122,8 @@ function(lockstep_add_test)
   endif()
 endfunction()
 
-# lockstep_add_gpu_test(NAME PROCESSORS command...): an entry with label gpu that exists where ctest is run with
-# LOCKSTEP_GPU=1 in its environment: ctest reads the file that this writes each time that it runs.
+# lockstep_add_gpu_test(NAME PROCESSORS command...): a test with label gpu that exists only if ctest
+# is run with LOCKSTEP_GPU=1 in its environment: ctest reads the file written here at each run.
 function(lockstep_add_gpu_test name processors)
   set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}.cmake)
   list(TRANSFORM ARGN REPLACE "(.+)" "[[\\1]]" OUTPUT_VARIABLE command)
@@ -136,15 +138,16 @@ endif()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# What every test sees. Its ranks and threads are more than the cores: those of OpenMP that wait sleep. OpenBLAS starts
-# threads when it is loaded, before a program can say that it wants none, and they yield for 25 ms before they sleep: a fifth
-# of the processors' time of tests that start ranks.
+# The environment of every test. Ranks and threads exceed the cores: OpenMP's waiting threads sleep.
+# OpenBLAS starts threads when it is loaded, before a program can say that it wants none, and they
+# yield for 25 ms before they sleep: a fifth of the processors' time of tests that start ranks.
 set(LOCKSTEP_TEST_ENVIRONMENT "OMP_WAIT_POLICY=passive" "OPENBLAS_NUM_THREADS=1"
   "LOCKSTEP_SOURCE_DIR=${PROJECT_SOURCE_DIR};LOCKSTEP_BINARY_DIR=${PROJECT_BINARY_DIR}"
   "LOCKSTEP_LAUNCHER=${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG}")
 if(LOCKSTEP_SANITIZE)
-  # UCX's memory hooks crash under ThreadSanitizer. One thread in OpenMP: it cannot see how its threads
-  # synchronise. hwloc's plugins, which Open MPI's packages bring, leak what has no name once they are unloaded.
+  # UCX's memory hooks crash under ThreadSanitizer. One OpenMP thread: ThreadSanitizer cannot see
+  # OpenMP's synchronisation. hwloc's plugins, which Open MPI's packages install, leak memory that
+  # has no symbols once they are unloaded.
   list(APPEND LOCKSTEP_TEST_ENVIRONMENT "UCX_MEM_EVENTS=n" "OMP_NUM_THREADS=1"
     "HWLOC_PLUGINS_PATH=/nonexistent"
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp"

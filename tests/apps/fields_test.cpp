@@ -159,7 +159,7 @@ TEST_F(Fields, WhatDoesNotFitIsExitTwoAndASentence) {
   make_data("steps.h5", {"--step", "2", "--train", "20", "--test", "5"});
   make_data("heat.h5", {"--train", "20", "--test", "5"});
   const std::vector<std::pair<Arguments, std::string>> cases{
-      {{"--set", "model.levels=5"}, "16 is no multiple of 32. Use fewer levels."},
+      {{"--set", "model.levels=5"}, "16 is not a multiple of 32. Use fewer levels."},
       {{"--set", "data.train_targets=\"train/state\"", "--set", "data.test_targets=\"test/next\""},
        "do not belong together"},
       {{"--set", "model.hidden_dropout=0.1"},

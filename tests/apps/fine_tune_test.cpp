@@ -120,7 +120,7 @@ TEST_F(FineTuning, WhatDoesNotFitOrIsNotThereIsASentence) {
   output = refused(scratch.file("text"));
   EXPECT_TRUE(says(output, "is not")) << output;
   output = refused(first, {"--set", "model.freeze=[\"convv*\"]"});
-  EXPECT_TRUE(says(output, "fits no parameter")) << output;
+  EXPECT_TRUE(says(output, "matches no parameter")) << output;
   output = refused(first, {"--set", "model.freeze=[\"*\"]"});
   EXPECT_TRUE(says(output, "leaves no parameter to train")) << output;
 }

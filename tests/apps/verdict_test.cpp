@@ -192,7 +192,7 @@ TEST_F(Verdict, OnADamagedFolderIsASentenceAndExitCodeTwo) {
     scratch.write("damaged/rank-0.ring", content);
     const Finished shown = lockstep_utility({"flight", scratch.file("damaged")});
     EXPECT_EQ(shown.exit_code, 2) << shown.output;
-    EXPECT_TRUE(shown.says("is not a ring of a flight recorder")) << shown.output;
+    EXPECT_TRUE(shown.says("is not a flight recorder's ring file")) << shown.output;
   }
   fs::create_directories(scratch.file("no_file/rank-0.ring"));
   const Finished shown = lockstep_utility({"flight", scratch.file("no_file")});

@@ -125,9 +125,9 @@ TEST(Einsum, RefusesInWords) {
     return std::string();
   };
   const std::vector<std::pair<std::string, std::string>> of_one{
-      {"a...->a", "'.' is no letter"},   {"aa->a", "twice in one operand"},
-      {"ab->c", "no operand has it"},    {"ab->aa", "twice"},
-      {"abc->a", "is not of f64[2, 3]"}, {"ab,bc->ac", "of 2 operands, not of 1"}};
+      {"a...->a", "'.' is not a letter"}, {"aa->a", "twice in one operand"},
+      {"ab->c", "no operand has it"},     {"ab->aa", "twice"},
+      {"abc->a", "is not of f64[2, 3]"},  {"ab,bc->ac", "of 2 operands, not of 1"}};
   for (const auto& [equation, words] : of_one)
     EXPECT_NE(refusal(equation, {x}).find(words), std::string::npos) << refusal(equation, {x});
   const std::string sizes = refusal("ab,bc->ac", {x, x});

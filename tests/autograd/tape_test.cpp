@@ -232,8 +232,8 @@ TEST(Roots, ThatCannotBeAreNamed) {
   expect(said({fixed}, {one}), "depends on no parameter");
   expect(said({y}, {}), "needs a gradient");
   expect(said({y, x}, {one}), "2 roots and 1 gradients");
-  expect(said({y}, {tensor({1})}), "another kind of gradient, f64[1]");
-  expect(said({y}, {one.to(DType::f32)}), "another kind of gradient, f32[2]");
+  expect(said({y}, {tensor({1})}), "a gradient of another kind, f64[1]");
+  expect(said({y}, {one.to(DType::f32)}), "a gradient of another kind, f32[2]");
   expect(said({x, y, x}, {one, one, one}), "root 2, f64[2] on host, is given twice");
   expect(message_of<Error>([&] { y.backward(); }), "one element");
   EXPECT_FALSE(x.grad().defined()) << "nothing was touched";

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// What agree() throws; a default one if it does not.
+/// The error that agree() throws; a default one if it throws none.
 template <class Call>
 AgreedError error_of(const Call& call) {
   try {
@@ -67,7 +67,7 @@ TEST(Agree, RunsOnTheRootAloneAndGivesItsValueToAll) {
   });
 }
 
-// Where a value is agreed on, and where none is.
+// Agreement with and without a value.
 TEST(Agree, ThrowsTheLowestFailedRanksErrorOnAllRanks) {
   test::on_every_group([](ProcessGroup& group) {
     const int lowest = group.size() / 2;

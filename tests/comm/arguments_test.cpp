@@ -1,4 +1,4 @@
-// What does not fit is refused with a sentence, before anything is sent: the group goes on.
+// Invalid arguments are refused with a message before anything is sent: the group stays usable.
 #include <functional>
 #include <string>
 
@@ -147,8 +147,7 @@ TEST(Arguments, CountsMustBeOneARankAndMakeTheRows) {
     const auto part = Tensor::zeros({2, 5}), all = Tensor::zeros({2 * n, 5});
     const auto narrow = Tensor::zeros({2 * n, 4});
     for (const Counts& counts : {more, negative}) {
-      const std::string needed =
-          std::to_string(n) + " of them are needed, one a rank, none negative";
+      const std::string needed = std::to_string(n) + " counts, one per rank, none negative";
       refused([&] { return group.all_gather_v(part, all, counts); }, {"all_gather_v", needed});
       refused([&] { return group.gather_v(part, all, counts, 0); }, {"gather_v", needed});
       refused([&] { return group.scatter_v(all, part, counts, 0); }, {"scatter_v", needed});
@@ -156,7 +155,7 @@ TEST(Arguments, CountsMustBeOneARankAndMakeTheRows) {
       refused([&] { return group.all_to_all_v(all, all.clone(), counts, twos); }, {needed});
       refused([&] { return group.all_to_all_v(all, all.clone(), twos, counts); }, {needed});
     }
-    const std::string share = "but the count of rank " + std::to_string(me) + " is 3 rows";
+    const std::string share = "but rank " + std::to_string(me) + "'s count is 3 rows";
     refused([&] { return group.all_gather_v(part, all, longer); },
             {"its input is f32[2, 5]", share});
     refused([&] { return group.gather_v(part, all, longer, me); }, {share});

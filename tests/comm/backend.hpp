@@ -10,7 +10,7 @@ namespace lockstep::test {
 
 using Claim = std::function<void(ProcessGroup&)>;
 
-/// Whether two ranks see of each other which calls they have entered.
+/// Whether a rank can see which calls another has entered.
 [[nodiscard]] bool share_memory(int a, int b);
 
 /// LOCKSTEP_TEST_PROGRESS=thread: the engine's thread moves every group on.
@@ -28,8 +28,8 @@ inline const GroupOptions usual_options{.timeout = std::chrono::seconds(60),
 /// idle: the next one may get it too.
 void on_every_group(const Claim& claim);
 
-/// The same on a new group, for claims with options of their own and for those that close their
-/// group or break it.
+/// The same on a new group, for tests that need their own options, and for those that close or
+/// break their group.
 void on_every_new_group(const Claim& claim, const GroupOptions& options = usual_options);
 
 }  // namespace lockstep::test

@@ -1,5 +1,5 @@
-// Several nodes with several ranks each, pretended on one machine: their sizes stand in
-// LOCKSTEP_TEST_NODES, "2 3".
+// Several nodes with several ranks each, pretended on one machine: LOCKSTEP_TEST_NODES gives their
+// sizes, "2 3".
 #include <comm/backend.hpp>
 #include <cstdlib>
 #include <lockstep/comm/mpi_group.hpp>

@@ -1,5 +1,5 @@
-// A group split from another one, whose ranks it has the other way round: it has no communicator of
-// its own. LOCKSTEP_TEST_NODES pretends nodes ("2 3"); without shared memory for "unshared".
+// A group split from another one, with its ranks in reverse order: it has no communicator of its
+// own. LOCKSTEP_TEST_NODES pretends nodes ("2 3"); without shared memory for "unshared".
 #include <comm/backend.hpp>
 #include <cstdlib>
 #include <lockstep/comm/mpi_group.hpp>
@@ -22,7 +22,7 @@ GroupOptions on_nodes(GroupOptions options) {
   return options;
 }
 
-/// Kept open: what a claim does to its group is not to reach this one.
+/// Kept open: a test on its group must not affect this one.
 std::vector<std::shared_ptr<ProcessGroup>>& parents() {
   static std::vector<std::shared_ptr<ProcessGroup>> all;
   return all;

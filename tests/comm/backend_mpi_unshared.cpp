@@ -1,4 +1,4 @@
-// MPI alone: every rank is a node of its own, as where /dev/shm is too small.
+// MPI alone: every rank is a separate node, as with a /dev/shm that is too small.
 #include <comm/backend.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 

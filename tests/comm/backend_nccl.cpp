@@ -1,5 +1,5 @@
 // nccl on GPUs, over all ranks that mpiexec started, which may share one GPU: NCCL_HOSTID tells
-// them apart. Tensors of the claims' own lie there, all others on the host.
+// them apart. The tests' own tensors are there, all others on the host.
 #include <cstdlib>
 #include <string>
 

@@ -1,4 +1,4 @@
-// What is longer than GroupOptions::max_count travels in pieces: every collective just below, at
+// Data longer than GroupOptions::max_count travels in pieces: tests every collective just below, at
 // and above the limit, and at several times the limit. The limit counts elements of reductions and
 // bytes of copies.
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ void at_every_length(const F& claim) {
   test::on_every_new_group(on_group, options);
 }
 
-/// Counts whose sum is n, none of them equal, and what lies before this rank's.
+/// Unequal counts with sum n, and the sum of those before this rank's.
 struct Shares {
   Shares(const ProcessGroup& group, std::int64_t n) {
     std::int64_t rest = n;

@@ -23,7 +23,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 
-/// A rank: what it sleeps on, and its end of the wire.
+/// A rank: the event on which it sleeps, and its end of the connection.
 struct Sleeper {
   explicit Sleeper(microseconds awake = microseconds(0)) : remote(event, awake) {}
 
@@ -31,7 +31,7 @@ struct Sleeper {
   DatagramNotifier remote;
 };
 
-/// Whether the rank is woken by what `f` does, or has done a moment ago.
+/// True if `f` wakes the rank, or has done so a moment ago.
 template <class F>
 bool wakes(Sleeper& rank, const F& f, milliseconds at_most = std::chrono::seconds(60)) {
   const auto key = rank.event.prepare_wait();
@@ -40,7 +40,7 @@ bool wakes(Sleeper& rank, const F& f, milliseconds at_most = std::chrono::second
 }
 constexpr milliseconds a_while{100};
 
-/// `address`'s, as it is, and as somebody sends it who guesses or sends something else.
+/// `address`'s datagram, unchanged, and as a sender would send it that guesses or sends other data.
 void send_raw(const NotifierAddress& address, const void* text, std::size_t bytes) {
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
@@ -125,7 +125,7 @@ TEST(DatagramNotifier, DoesNothingForWhoCannotBeRung) {
       a_while));
 }
 
-// As those of bridges for containers: it would lead back here.
+// Like addresses of container bridges: it would lead back here.
 TEST(DatagramNotifier, AddressThatBothMachinesHaveIsNotUsed) {
   Sleeper a, b;
   NotifierAddress elsewhere = b.remote.address();
@@ -133,7 +133,7 @@ TEST(DatagramNotifier, AddressThatBothMachinesHaveIsNotUsed) {
   EXPECT_EQ(a.remote.connect(std::vector{elsewhere}), 0);
 }
 
-// A whole network, 127/8, leads here; this machine does not count these among its own.
+// A whole network, 127/8, leads here; this machine does not list it among its own addresses.
 TEST(DatagramNotifier, AddressesOfAnotherMachineAreTriedUntilOneLeadsThere) {
   Sleeper a, b;
   NotifierAddress elsewhere = b.remote.address();
@@ -145,9 +145,9 @@ TEST(DatagramNotifier, AddressesOfAnotherMachineAreTriedUntilOneLeadsThere) {
     bytes[10] = bytes[11] = 0xff;
     std::ranges::copy(last, &bytes[12]);
   };
-  set(0, {240, 0, 0, 1});        // reserved: it has no way there
+  set(0, {240, 0, 0, 1});        // reserved: there is no route
   set(1, {255, 255, 255, 255});  // all machines: it may not
-  set(2, {127, 9, 9, 9});        // where b's socket is, too
+  set(2, {127, 9, 9, 9});        // also the address of b's socket
   EXPECT_EQ(a.remote.connect(std::vector{elsewhere}), 1);
   EXPECT_TRUE(wakes(b, [&] { a.remote.notify(0); }));
 }

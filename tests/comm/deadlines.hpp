@@ -12,10 +12,10 @@
 
 namespace lockstep::test {
 
-/// Tries a claim about a deadline with this one and then, as ranks of a busy machine may miss it by
-/// themselves, with longer ones until it holds: what a fault does, it does each time.
-/// `attempt(deadline)` gives what is not as claimed, or throws it; "" if all is. `anywhere(wrong)`
-/// tells whether it is so on any rank: all try again together.
+/// Tries a test of a deadline with this one and then with longer ones until it holds, because ranks
+/// of a busy machine may miss a deadline by themselves: a real fault fails each time.
+/// `attempt(deadline)` returns, or throws, a description of the deviation; "" if there is none.
+/// `anywhere(wrong)` is true if it is true on any rank: all ranks retry together.
 template <class Attempt, class Anywhere>
 void hold_at_deadlines(std::chrono::milliseconds deadline, const Attempt& attempt,
                        const Anywhere& anywhere) {
@@ -40,8 +40,8 @@ inline bool here(bool wrong) { return wrong; }
 using ClaimAtDeadline =
     std::function<std::string(ProcessGroup&, std::chrono::milliseconds deadline)>;
 
-/// Runs `claim`, which gives what is not as claimed, on every rank of new groups that have a
-/// deadline, of a second if it can be. It holds for making the group too.
+/// Runs `claim`, which returns a description of the deviation, on every rank of new groups that
+/// have a deadline, of a second if possible. It holds for making the group too.
 inline void on_groups_with_deadline(const ClaimAtDeadline& claim) {
   const auto attempt = [&](std::chrono::milliseconds deadline) {
     std::mutex mutex;

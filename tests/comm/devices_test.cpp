@@ -1,5 +1,5 @@
-// Tensors on a device that a backend does not reach: moved through pinned memory, behind streams.
-// nccl groups, of other devices, leave out what begins with OnDevices.
+// Tensors on a device that a backend does not support directly: moved through pinned memory,
+// ordered by streams. nccl groups, of other devices, skip tests whose names begin with OnDevices.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -54,7 +54,7 @@ TEST(OnDevices, ReductionsHaveTheHostsBits) {
   });
 }
 
-// Nothing here waits on the host, so that every order of the streams is tried.
+// Nothing here waits on the host, so every order of the streams is tried.
 TEST(OnDevices, ACallIsBehindWhatItsStreamWasGivenAndAWaitBeforeWhatFollows) {
   test::on_every_group([](ProcessGroup& group) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
@@ -70,8 +70,8 @@ TEST(OnDevices, ACallIsBehindWhatItsStreamWasGivenAndAWaitBeforeWhatFollows) {
 }
 
 #ifndef __SANITIZE_THREAD__  // a forgotten wait is a data race
-/// What a rank reads after a receive, of a device that forgets its nth wait of a stream for an
-/// event.
+/// The data that a rank reads after a receive, on a device that skips its nth wait of a stream for
+/// an event.
 float received_with_lost_wait(ProcessGroup& group, std::int64_t lost, std::uint64_t seed) {
   auto& runtime = SimulatedRuntime::instance();
   const Device device = device_of(group);
@@ -190,7 +190,7 @@ TEST(OnDevices, ADeviceThatHangsEndsInATimeOutThatSaysSo) {
             test::message_of<TimeoutError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
         SimulatedRuntime::instance().let_go(device.index);
         expect_parts(message, {"all_reduce(sum) #1 of f32[3000] on " + to_string(device),
-                               "device has not come to it"});
+                               "device has not reached it"});
       },
       {.timeout = std::chrono::milliseconds(200), .progress = test::asked_for_progress()});
 }

@@ -12,7 +12,7 @@ namespace {
 using test::Arena;
 using test::Counts;
 
-/// What goes from one rank to another.
+/// Messages between two ranks.
 std::vector<double> parcel(DType dtype, int from, int to, std::int64_t n) {
   return test::values(dtype, from, n, to + 1);
 }

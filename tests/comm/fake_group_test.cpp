@@ -1,5 +1,5 @@
-// What one rank of a group sees whose other ranks do not exist, in every call, at sizes that nobody
-// has at hand.
+// One rank of a group whose other ranks do not exist, in every call, at sizes that no machine has
+// at hand.
 #include <array>
 #include <numeric>
 

@@ -212,9 +212,11 @@ TEST(FlightRing, RefusesWhatItCannotReadInOneSentence) {
   const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   const std::string bytes = test::read_file(recorder->path());
   EXPECT_EQ(refusal(scratch.write("good.ring", bytes)), "none");
-  EXPECT_NE(refusal(scratch.write("other.ring", "something else")).find("is not a ring"),
+  EXPECT_NE(refusal(scratch.write("other.ring", "something else"))
+                .find("is not a flight recorder's ring"),
             std::string::npos);
-  EXPECT_NE(refusal(scratch.write("empty.ring", "")).find("is not a ring"), std::string::npos);
+  EXPECT_NE(refusal(scratch.write("empty.ring", "")).find("is not a flight recorder's ring"),
+            std::string::npos);
   EXPECT_NE(refusal(scratch.write("short.ring", bytes.substr(0, 5000))).find("is cut short: 5000"),
             std::string::npos);
   std::string newer = bytes;
@@ -242,7 +244,7 @@ TEST(FlightRing, OfDamagedBytesIsARingOrASentence) {
       const std::size_t records = damaged.size() - flight::record_slots * sizeof(flight::Record);
       damaged[records + random() % (30 * sizeof(flight::Record))] = static_cast<char>(random());
     }
-    // Most rounds keep the header, so that what follows is read too.
+    // Most rounds keep the header, so that the rest is read too.
     if (round % 8 != 0) damaged.replace(0, 64, bytes, 0, 64);
     static_cast<void>(refusal(scratch.write("damaged.ring", damaged)));
   }

@@ -1,4 +1,4 @@
-// Verdicts on rings that are made up here: what each says, word for word.
+// Exact verdicts on made-up rings.
 #include <gtest/gtest.h>
 #include <lockstep/comm/flight/verdict.hpp>
 
@@ -79,8 +79,9 @@ TEST(Verdict, BlamesNobodyForAReceiveThatServes) {
   FlightRing one = ring(0, 2, {all_reduce(5, State::completed, 900), serving});
   FlightRing other = ring(1, 2, {all_reduce(5, State::completed, 900), serving});
   EXPECT_EQ(flight_verdict(std::vector{one, other}).text,
-            "no rank waits for another: every operation that was entered is over");
-  // Nor do ranks that serve count as waiting: who has not entered the collective is to blame.
+            "no rank waits for another: every operation that was entered has completed");
+  // Ranks that serve do not count as waiting either: the ranks that have not entered the collective
+  // are to blame.
   one.groups[0].calls.push_back(all_reduce(6, State::entered, 990));
   one.groups[0].entered = 6;
   EXPECT_EQ(flight_verdict(std::vector{one, other}).ranks, std::vector<int>{1});
@@ -173,7 +174,7 @@ TEST(Verdict, WhenAllAreGoneComparesWhatTheyLeft) {
 TEST(Verdict, WhereNothingWaitsSaysSo) {
   const std::vector<FlightRing> rings{ring(0, 1, {all_reduce(5, State::completed, 990)})};
   EXPECT_EQ(flight_verdict(rings).text,
-            "no rank waits for another: every operation that was entered is over");
+            "no rank waits for another: every operation that was entered has completed");
 }
 
 }  // namespace

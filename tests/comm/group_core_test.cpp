@@ -1,4 +1,4 @@
-// What becomes of a group whose backend throws.
+// A group after its backend has thrown.
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-/// A group of one rank, whose operations are over as soon as they move. The first one throws when
-/// it is launched.
+/// A group of one rank, whose operations complete at their first progress. The first one throws
+/// when it is launched.
 class Core final : public GroupCore {
  public:
   Core() : GroupCore({}) { introduce(0, 1, ""); }

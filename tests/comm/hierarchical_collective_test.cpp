@@ -1,5 +1,5 @@
-// Collectives over several nodes: who sends what between them, and in which order reductions go.
-// This program stands between the library and MPI, and counts.
+// Collectives over several nodes: the messages between nodes, and the order of reductions. This
+// program stands between the library and MPI, and counts.
 #include <mpi.h>
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-/// What this rank has given MPI to send or to reduce.
+/// Data that this rank has passed to MPI to send or to reduce.
 struct Sent {
   int calls = 0;
   std::int64_t reduced_bytes = 0;  // by MPI
@@ -125,7 +125,7 @@ namespace {
 
 using test::Arena;
 
-/// What `call` makes this rank send, while nobody else in the group does anything else.
+/// Data that `call` makes this rank send, while no other rank of the group does anything else.
 Sent sent_by(ProcessGroup& group, const std::function<void()>& call) {
   group.barrier();
   sent = {};
@@ -169,7 +169,7 @@ struct Call {
   std::function<void(const Tensor& one, const Tensor& all)> make;
 };
 
-/// The collectives between whose nodes only leaders send, of tensors [n] and [size, n].
+/// The collectives in which only leaders send between nodes, with tensors [n] and [size, n].
 std::vector<Call> calls_of(ProcessGroup& group) {
   const int root = group.size() - 1;
   return {
@@ -210,7 +210,7 @@ TEST(HierarchicalCollective, OnlyLeadersSend) {
         }
       }
       const Sent found = sent_by(group, [&] { group.barrier(); });
-      // Leaders tell what they know to the next, the second next, the fourth next.
+      // Leaders send their knowledge to the next, the second next, the fourth next.
       const auto nodes = static_cast<unsigned>(nodes_of(all_ranks(group.size())).size());
       EXPECT_EQ(found.calls, is_leader(group) ? std::bit_width(nodes - 1) : 0) << "of a barrier";
     };
@@ -248,7 +248,7 @@ TEST(HierarchicalCollective, SixteenBitFloatsTravelAsSixteenBits) {
   });
 }
 
-/// Numbers of different size, so that every order of summation gives other bits.
+/// Numbers of different magnitude, so that every order of summation gives other bits.
 std::vector<double> rugged(int rank, std::int64_t n) {
   std::vector<double> numbers(static_cast<std::size_t>(n));
   std::uint32_t state = 12345U + 7919U * static_cast<std::uint32_t>(rank);
@@ -259,7 +259,7 @@ std::vector<double> rugged(int rank, std::int64_t n) {
   return numbers;
 }
 
-/// What `dtype` makes of x.
+/// x rounded to `dtype`.
 template <class Wide>
 Wide rounded(DType dtype, Wide x) {
   if (dtype == DType::bf16) return static_cast<Wide>(float{BFloat16(static_cast<float>(x))});
@@ -267,13 +267,13 @@ Wide rounded(DType dtype, Wide x) {
   return x;
 }
 
-/// What reductions of rugged() end in.
+/// The results of reductions of rugged().
 struct Expected {
   std::vector<double> sum, mean;
 };
 
-/// The promise: sums in rank order within a node, then in the nodes' order; 16-bit floats in f32,
-/// rounded where they leave the node, and at the end. A mean is divided at the end.
+/// The guaranteed order: sums in rank order within a node, then in the nodes' order; 16-bit floats
+/// in f32, rounded where they leave the node, and at the end. A mean is divided at the end.
 template <class Wide>
 Expected reduced(DType dtype, const std::vector<std::vector<int>>& nodes, int size,
                  std::int64_t n) {
@@ -304,7 +304,7 @@ Expected reduced(DType dtype, const std::vector<std::vector<int>>& nodes, int si
 }
 
 constexpr DType floats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
-// Around what a piece holds of them, and several pieces.
+// Sizes around a piece's capacity, and of several pieces.
 constexpr std::int64_t lengths[] = {0, 1, 63, 32769, 65537, 150001};
 
 /// All reductions, `n` elements a rank, in flight together.

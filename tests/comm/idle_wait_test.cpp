@@ -82,8 +82,8 @@ bool once_below(ProcessGroup& group, double bound, const F& figure) {
   return false;
 }
 
-/// Of a core, and seconds. Sanitizers make each look up to several times as expensive: what is
-/// promised is what users build, and this is kept from running all the time, or sleeping, only.
+/// Of a core, and seconds. Sanitizers make each poll up to several times as expensive: the limits
+/// are for ordinary builds, and here the test only excludes running or sleeping all the time.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double little = 0.2, prompt = 700e-6;
 #else

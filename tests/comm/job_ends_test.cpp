@@ -1,5 +1,5 @@
-// How a job of two ranks ends in which one never comes to MPI_Finalize: what is said, the exit
-// code, and how long after the fault.
+// The end of a job of two ranks in which one never calls MPI_Finalize: message, exit code, and time
+// since the fault.
 #include <gtest/gtest.h>
 
 #include <filesystem>

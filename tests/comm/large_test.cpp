@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t length = (std::int64_t{1} << 31) + 8;
 
-/// Zeros, but for a few bytes: the first and last, and those on both sides of every 2^30th, where
+/// Zeros, except a few bytes: the first and last, and those on both sides of every 2^30th, where
 /// pieces meet.
 Tensor marked(int value) {
   auto t = Tensor::zeros({length}, DType::u8);

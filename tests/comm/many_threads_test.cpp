@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Those that waited kept the cores from those that had not begun: it took over five minutes.
+// Waiting ranks kept the cores from those that had not begun: it took over five minutes.
 TEST(ManyThreads, AThousandRanksMeetInSeconds) {
   constexpr int ranks = 1024;
   std::atomic<int> right = 0;

@@ -96,7 +96,7 @@ TEST(Messages, OfOneSenderAndTagArriveInOrder) {
     std::vector<Work> sending, receiving;
     std::vector<Tensor> received;
     for (int i = 0; i < count; ++i) {
-      // Long and short ones travel differently, but must not overtake.
+      // Long and short messages use different paths, but must not overtake.
       const std::int64_t n = i % 7 == 0 ? 30000 : 4;
       received.push_back(Tensor::zeros({n}, DType::i32));
       sending.push_back(group.isend(Tensor::full({n}, i, DType::i32), after(group)));
@@ -222,7 +222,7 @@ TEST(Messages, OfKnownAndUnknownLengthKeepTheirOrder) {
   });
 }
 
-/// Every rank sends its neighbour `sent` and expects `expected`; what the refusal says.
+/// Every rank sends its neighbour `sent` and expects `expected`; returns the error message.
 std::string refusal_of(ProcessGroup& group, const Tensor& sent, const Tensor& expected, int from) {
   return test::message_of<CommError>([&] {
     auto sending = group.isend(sent, after(group), 2);
@@ -297,7 +297,7 @@ TEST(Messages, OfSeveralDtypesMayBeAwaitedUnderOneTagInTheirOrder) {
   });
 }
 
-// In another order they fail, or get what is theirs: never what is another's.
+// In another order they fail, or get their own message: never another receive's.
 TEST(Messages, OfSeveralDtypesInAnotherOrderAreNeverMistaken) {
   const auto claim = [](ProcessGroup& group) {
     const Tensor x = Tensor::zeros({3}), y = Tensor::zeros({3}, DType::i32);
@@ -330,7 +330,7 @@ TEST(Messages, MayBeGivenUpAndLeaveTheirTensorAlone) {
     EXPECT_FALSE(unknown.message().defined());
     EXPECT_EQ(known.source(), -1);
     group.barrier();
-    // What comes later goes to who asks later.
+    // A later message goes to the later receive.
     for (const int tag : {11, 12}) {
       auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), tag);
       EXPECT_EQ(group.recv(taken, before(group), tag), before(group));
@@ -485,7 +485,7 @@ void message_that_does_not_fit(ProcessGroup& group, std::int64_t sent) {
   if (group.rank() == 0) {
     try {
       group.isend(Tensor::full({sent}, 1.0), 1, 4).wait();
-    } catch (const CommError&) {  // where the backend tells both
+    } catch (const CommError&) {  // if the backend reports it on both
     }
     return;
   }

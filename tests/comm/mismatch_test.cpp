@@ -1,4 +1,4 @@
-// Ranks whose calls differ: every rank throws, the error names the ranks and both calls, and no
+// Ranks with different calls: every rank throws, the error names the ranks and both calls, and no
 // buffer is written, neither outside its bytes nor within.
 #include <functional>
 #include <string>

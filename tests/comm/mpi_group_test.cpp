@@ -69,7 +69,7 @@ TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
   try {
     for (;;) split_once_more();
   } catch (const CommError& error) {
-    EXPECT_NE(std::string(error.what()).find("close() those that are not needed"),
+    EXPECT_NE(std::string(error.what()).find("close() groups that are no longer needed"),
               std::string::npos)
         << error.what();
   }
@@ -143,7 +143,7 @@ TEST(MpiGroup, LeavesTheCallersErrorHandlerAloneAndDeletesWhatItCopiedOfAttribut
   MPI_Comm_free(&mine);
 }
 
-/// This process may have so much more memory, until the end of the scope.
+/// Limits this process's further memory, until the end of the scope.
 class DataLimit {
  public:
   explicit DataLimit(rlim_t more) {

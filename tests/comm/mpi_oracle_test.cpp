@@ -1,4 +1,4 @@
-// The results of every collective beside those of the MPI function of the same name.
+// The results of every collective, compared with those of the MPI function of the same name.
 #include <cstdint>
 
 #include <gtest/gtest.h>

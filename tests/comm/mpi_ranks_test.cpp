@@ -1,4 +1,4 @@
-// Set-up among ranks that need no communicator, and what of it ends at a deadline.
+// Set-up among ranks that need no communicator, and its end at a deadline.
 #include <algorithm>
 #include <numeric>
 

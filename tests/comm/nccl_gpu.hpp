@@ -9,7 +9,7 @@ namespace lockstep::test {
 /// The GPU of every rank of the tests that need one.
 inline constexpr Device gpu{DeviceType::cuda, 0};
 
-/// Memory there, also in builds whose own kernels are the host's.
+/// Device memory, also in builds with host kernels only.
 [[nodiscard]] Tensor gpu_memory(std::int64_t bytes);
 void read_gpu(const Tensor& t, void* to);
 void write_gpu(const Tensor& t, const void* from);

@@ -1,4 +1,4 @@
-// What only a GPU can show of the nccl backend, beside the claims on every backend.
+// Tests of the nccl backend that need a GPU, besides the tests of every backend.
 #include <chrono>
 #include <thread>
 #include <vector>

@@ -1,5 +1,5 @@
-// The nccl backend as far as it needs no GPU: the exchange of the ID, and what it says where a rank
-// has none.
+// Tests of the nccl backend without a GPU: the exchange of the ID, and the message if a rank has no
+// GPU.
 #include <string>
 
 #include <cuda_runtime_api.h>

@@ -8,13 +8,13 @@
 #include <comm/deadlines.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
-// Every order in which MPI lets ranks wait is legal here too: whoever waits for one operation moves
-// all others of its process on.
+// Every order in which MPI lets ranks wait is legal here too: a thread that waits for one operation
+// drives all others of its process.
 
 namespace lockstep {
 namespace {
 
-// In the slots, by staging in one piece and in many, and beyond what MPI sends eagerly.
+// In the slots, by staging in one piece and in many, and above MPI's eager limit.
 constexpr std::int64_t sizes[] = {1, 200, 100'000, 1'000'000};
 
 using Claim = void (*)(ProcessGroup& world, std::int64_t size);
@@ -41,7 +41,7 @@ std::shared_ptr<ProcessGroup> same_ranks(ProcessGroup& world) {
   return world.split(0, world.rank());
 }
 
-/// The rank's contribution, and what all of a group's add up to.
+/// The rank's contribution, and the sum over a group.
 Tensor ones(std::int64_t size) { return Tensor::full({size}, 1.0); }
 void expect_sum(const Tensor& t, int ranks) {
   const auto values = t.to_vector<float>();
@@ -149,7 +149,7 @@ TEST(Orders, AReceiveIsPostedWhenItIsCalled) {
   });
 }
 
-// Rank 0 is inside a blocking call of MPI, where nothing of ours is called, until the others, who
+// Rank 0 is inside a blocking call of MPI, where no Lockstep code runs, until the others, which
 // wait for a sum that needs rank 0, get there too.
 TEST(Orders, TheProgramsOwnCollectiveMayBlockWhileAWorkIsInFlight) {
   int level = MPI_THREAD_SINGLE;

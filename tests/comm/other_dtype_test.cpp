@@ -1,4 +1,4 @@
-// Receives that OtherDtype takes back, step by step: in a group the steps are a matter of timing.
+// Receives that OtherDtype cancels, step by step: in a group the steps depend on timing.
 #include <chrono>
 #include <string>
 #include <vector>

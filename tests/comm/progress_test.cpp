@@ -8,7 +8,7 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
 
-// What moves an operation on between its start and its wait, and what is compared before.
+// Progress of an operation between its start and its wait, and the checks before.
 
 namespace lockstep {
 namespace {
@@ -19,8 +19,8 @@ std::shared_ptr<ProcessGroup> group_with(Progress progress, Contract contract = 
       {.timeout = std::chrono::seconds(60), .contract = contract, .progress = progress});
 }
 
-/// Whether an all-reduce of `t` is over on every rank after `pause` without a call on the group:
-/// then waiting takes no time, of which reducing 16 MiB would take several milliseconds.
+/// True if an all-reduce of `t` completes on every rank during `pause` without a call on the group:
+/// then waiting takes no time, while reducing 16 MiB would take several milliseconds.
 bool is_over_without_a_call(ProcessGroup& group, const Tensor& t, std::chrono::milliseconds pause) {
   t.fill(1.0);
   group.barrier();
@@ -92,7 +92,7 @@ TEST(Contract, FullComparesShapesWhereHashComparesSizes) {
 
 TEST(Contract, OffComparesNothing) {
   const auto group = group_with(Progress::poll, Contract::off);
-  // The same bytes under another dtype: garbage nowhere, since nothing is added.
+  // The same bytes as another dtype: no garbage, since nothing is added.
   const auto t = Tensor::zeros({64}, group->rank() == 0 ? DType::f32 : DType::i32);
   group->broadcast(t, 0).wait();
   group->close();

@@ -17,8 +17,8 @@ using test::Arena;
 
 bool is_signed(DType dtype) { return dtype != DType::u8 && dtype != DType::boolean; }
 
-/// Element i of what a rank brings: so small a whole number that every partial result is exact in
-/// `dtype`, whatever the order. Five ranks' product stays below 2^8, which bf16 has.
+/// Element i of a rank's input: an integer so small that every partial result is exact in `dtype`,
+/// in any order. Five ranks' product stays below 2^8, which bf16 has.
 double brought(ReduceOp op, DType dtype, int rank, std::int64_t i) {
   const auto n = static_cast<int>(i);
   const double sign = is_signed(dtype) && (n + rank) % 4 == 0 ? -1 : 1;
@@ -91,8 +91,8 @@ void for_every_reduction(const F& f) {
   }
 }
 
-// None, one, what fits into a slot of the slot table, what does not, and more than one block of the
-// kernel.
+// None, one, a size that fits a slot of the slot table, one that does not, and more than one block
+// of the kernel.
 constexpr std::int64_t reduced_lengths[] = {0, 1, 32, 257, 1100};
 
 TEST(Reductions, AllReduceIsExactInPlaceAndOutOfPlace) {
@@ -193,8 +193,8 @@ TEST(Reductions, ReduceScatterIsExactInPlaceAndOutOfPlace) {
   });
 }
 
-/// `first` on rank 0 and 1 on each of the others, added up in f32 and rounded to T: once where the
-/// ranks share memory, else at each node and over the nodes.
+/// `first` on rank 0 and 1 on each of the others, added in f32 and rounded to T: once if the ranks
+/// share memory, else at each node and over the nodes.
 template <class T>
 double rounded_sum(float first, int size) {
   float total = 0;
@@ -268,7 +268,7 @@ TEST(Reductions, WholeNumbersWrapAround) {
   });
 }
 
-/// Numbers of very different size, so that every order of summation gives other bits.
+/// Numbers of very different magnitude, so that every order of summation gives other bits.
 std::vector<float> rugged(int rank, std::size_t n) {
   std::vector<float> numbers(n);
   std::uint32_t state = 12345U + 7919U * static_cast<std::uint32_t>(rank);

@@ -1,5 +1,5 @@
-// What a segment leaves behind in /dev/shm, where its name is only needed until all have it open.
-// This program stands between the library and posix_fallocate().
+// A segment leaves nothing in /dev/shm: its name exists only until all ranks have it open. This
+// program stands between the library and posix_fallocate().
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ namespace {
 
 const MpiWait long_enough(0, "this rank", "the test", std::chrono::seconds(60));
 
-// Which takes long where it is much: who dies then leaves nothing behind.
+// This takes long for a large segment: a process that dies then leaves nothing behind.
 TEST(SharedSegment, HasNoNameAnyMoreWhenItsRoomIsReserved) {
   MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, long_enough);
   std::string why;

@@ -1,4 +1,4 @@
-// Counts what reaches operator new: the steady state of collectives and messages must not.
+// Counts calls of operator new: collectives and messages must make none in the steady state.
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -44,7 +44,8 @@ void expect_no_allocation(DeviceOf device_of) {
       sent.wait();
     };
     for (int i = 0; i < 20; ++i) step();
-    // More in flight on all ranks at once than the steps ever have: what is recycled is there.
+    // More operations in flight on all ranks at once than the steps ever have: this fills the
+    // pools.
     std::vector<Work> sent;
     for (int i = 0; i < 8; ++i)
       sent.push_back(group.isend(first, (group.rank() + 1) % group.size()));
@@ -54,8 +55,8 @@ void expect_no_allocation(DeviceOf device_of) {
     sent.clear();
     group.barrier();
     EXPECT_GT(test::allocation_count(), 0) << "the counter does not count";
-    // What recycles may grow once more when a rank is late: steps that allocated would do so in
-    // every window.
+    // A pool may grow once more when a rank is late: steps that allocate would do so in every
+    // window.
     double most = 1.0;
     for (int window = 0; window < 10 && most > 0.0; ++window) {
       group.barrier();

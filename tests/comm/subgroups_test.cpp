@@ -134,7 +134,7 @@ TEST(NewGroup, RefusesRanksThatAreNotThere) {
         static_cast<void>(group.new_group(ranks));
         ADD_FAILURE() << "was made";
       } catch (const InputError& error) {
-        EXPECT_NE(std::string(error.what()).find("different ranks of 0 to"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("different ranks from 0 to"), std::string::npos);
       }
     }
     group.barrier();
@@ -153,7 +153,7 @@ TEST(NewGroup, RefusesListsThatDifferOnEveryRankAndLeavesTheGroupUsable) {
         static_cast<void>(group.new_group(ranks));
         ADD_FAILURE() << "was made";
       } catch (const InputError& error) {
-        EXPECT_NE(std::string(error.what()).find("those of ranks 0 and"), std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("but ranks 0 and"), std::string::npos)
             << error.what();
       }
     }

@@ -5,7 +5,7 @@
 
 #include <lockstep/comm/process_group.hpp>
 
-// What the claims put into tensors, where these lie, and how they are looked at again.
+// Fills tensors for the tests, on the backend's device, and reads them back.
 
 namespace lockstep::test {
 
@@ -27,7 +27,7 @@ enum class Place : std::uint8_t {
 inline constexpr Place every_place[] = {Place::own, Place::shared, Place::mixed};
 [[nodiscard]] const char* name_of(Place place);
 
-/// The memory that a backend is for, where that is not the host's: what Place::own then means.
+/// The memory of a backend, if it is not the host's: Place::own then means this.
 struct DeviceMemory {
   std::function<Tensor(int rank, std::int64_t bytes)> make;
   std::function<void(const Tensor& t, void* to)> read;
@@ -42,8 +42,8 @@ inline DeviceMemory device_memory = asked_for_memory();
 /// A simulated device: among ranks that are threads each has another one.
 [[nodiscard]] inline Device simulated_device(int rank) { return {DeviceType::sim, rank % 8}; }
 
-/// Memory that tensors are cut from, with guard bytes between them: whoever writes outside a
-/// tensor's own bytes is found out.
+/// Memory for tensors, with guard bytes between them: writes outside a tensor's own bytes are
+/// detected.
 class Arena {
  public:
   /// Collective.
@@ -53,11 +53,11 @@ class Arena {
   [[nodiscard]] Tensor take(const Shape& shape, DType dtype);
   /// The same, holding `values`.
   [[nodiscard]] Tensor take(const Shape& shape, DType dtype, const std::vector<double>& values);
-  /// True while the bytes before, between and behind the tensors are as they were.
+  /// True while the bytes before, between and behind the tensors are unchanged.
   [[nodiscard]] bool guards_hold() const;
   /// True while its tensors are, too.
   [[nodiscard]] bool is_untouched() const;
-  /// Gives up all tensors that were taken.
+  /// Releases all tensors.
   void reset();
 
  private:

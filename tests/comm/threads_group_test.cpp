@@ -48,7 +48,7 @@ TEST(ThreadsGroup, SumsInRankOrder) {
   }
 }
 
-/// Runs the body; returns what it threw, as text, and expects it to have been an `E`.
+/// Runs the body; returns its exception's message, and expects it to be an `E`.
 template <class E>
 std::string message_of(int ranks, const std::function<void(ProcessGroup&)>& body,
                        const GroupOptions& options = {}) {
@@ -133,7 +133,7 @@ long sleeps_of_this_thread() {
 // here.
 TEST(ThreadsGroup, AWaitThatHasWorkOfItsOwnDoesNotSleep) {
   run_ranks_as_threads(1, [](ProcessGroup& group) {
-    // Their memory is there: the system may sleep to find it, in pieces of 2 MiB.
+    // Their memory is resident: the system may sleep to find it, in pieces of 2 MiB.
     const auto input = Tensor::full({24 << 20}, 1, DType::f64);
     const auto output = Tensor::full({24 << 20}, 2, DType::f64);
     const long before = sleeps_of_this_thread();

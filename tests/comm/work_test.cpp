@@ -13,14 +13,14 @@ namespace {
 // More than the slot table and the threads backend have slots.
 constexpr int in_flight = 150;
 
-/// An operation in flight, and what the last element of its result must be.
+/// An operation in flight, and the expected last element of its result.
 struct Started {
   Work work;
   Tensor result;
   double expected = 0;
 };
 
-/// The i-th operation: of a kind and length of its own.
+/// The i-th operation, with its own kind and length.
 Started start(ProcessGroup& group, int i) {
   const int n = group.size(), me = group.rank();
   const std::int64_t length = i % 5 == 0 ? 3 : 400 + i;  // some fit into a slot of the slot table

@@ -84,7 +84,7 @@ TEST(TransformerDecoder, BeginsAsPyTorchsAndNeedsAMemory) {
   EXPECT_EQ(decoder.state_dict().find("norm.weight"), nullptr);
   const Variable x(Tensor::zeros({1, 3, 8}));
   EXPECT_EQ(test::message_of<Error>([&] { static_cast<void>(decoder.forward(x)); }),
-            "TransformerDecoder needs a memory: call forward(tgt, memory)");
+            "TransformerDecoder needs the encoder's output: call forward(tgt, memory)");
   EXPECT_EQ(decoder.forward(x, Variable(Tensor::zeros({1, 5, 8}))).shape(), x.shape());
   EXPECT_THROW(TransformerDecoder(0, 8, 2), InputError);
 }

@@ -174,7 +174,7 @@ TEST(FurtherLayers, RefusalsSayWhatFits) {
   expect([&] { run(nn::MaxPool3d({.kernel = {3, 1, 1}}), {1, 3, 2, 2, 2}); }, "larger than");
   expect([&] { run(nn::AdaptiveMaxPool1d(0), {1, 3, 2}); }, "neither may be empty");
   expect([&] { run(nn::ReflectionPad1d(3), {1, 1, 3}); }, "at most 2");
-  expect([&] { run(nn::ZeroPad2d(-2), {1, 1, 3, 3}); }, "less than nothing");
+  expect([&] { run(nn::ZeroPad2d(-2), {1, 1, 3, 3}); }, "a negative extent");
   expect(
       [&] {
         run(nn::Upsample({2.0}, Interpolation::bilinear), {1, 1, 3});

@@ -158,7 +158,7 @@ TEST(Recurrent, NamesWhatDoesNotFit) {
   };
   expect(said([&] { static_cast<void>(lstm(random_leaf({5, 3}))); }), "LSTM takes x [T, N, 3]");
   expect(said([&] { static_cast<void>(lstm(random_leaf({5, 2, 4}))); }), "not f32[5, 2, 4]");
-  expect(said([&] { static_cast<void>(lstm(random_leaf({0, 2, 3}))); }), "one step at least");
+  expect(said([&] { static_cast<void>(lstm(random_leaf({0, 2, 3}))); }), "at least one step");
   expect(said([&] {
            static_cast<void>(lstm.forward(random_leaf({5, 2, 3}), random_leaf({1, 3, 4}), {}));
          }),
@@ -280,9 +280,9 @@ TEST(EmbeddingBag, NamesWhatDoesNotFit) {
   expect(said(integers({1, 2}), integers({1})), "offset 1, number 0");
   expect(said(integers({1, 2}), integers({0, 2, 1})), "offset 1, number 2");
   expect(said(integers({1, 2}), integers({0, 3})), "offset 3, number 1");
-  expect(said(integers({1, 2}), integers({})), "2 entries are in no bag");
+  expect(said(integers({1, 2}), integers({})), "2 entries belong to no bag");
   expect(said(integers({1, 2}), {}), "without offsets takes an index [bags, n]");
-  expect(said(integers({1, 2}), integers({0}), random_leaf({2})), "go with a sum");
+  expect(said(integers({1, 2}), integers({0}), random_leaf({2})), "need a sum");
   expect(said(integers({1, 2}), integers({0}), random_leaf({3})), "differ in shape");
   expect(test::message_of<Error>([] { const EmbeddingBag bad(4, 2, BagMode::sum, 4); }),
          "EmbeddingBag: padding_idx");

@@ -119,7 +119,7 @@ TEST(GradScaler, GradientsOfF16ReachTheParameterScaledAndAreNotUnscaledInPlace) 
     scaler.unscale(sgd);
     ADD_FAILURE() << "was unscaled";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("gradient of 'p' is of f16"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("gradient of 'p' is f16"), std::string::npos);
   }
   EXPECT_EQ(number_at(p.grad(), 0), std::ldexp(1.0, -10));
   EXPECT_EQ(scaler.step(sgd).item(), 0.0);
@@ -169,9 +169,10 @@ TEST(GradScaler, RefusesParametersOfAnotherDevice) {
     scaler.unscale(sgd);
     ADD_FAILURE() << "was unscaled";
   } catch (const ShapeError& error) {
-    EXPECT_STREQ(error.what(),
-                 "GradScaler: the parameters are on sim:0, its scale is on host: make it with the "
-                 "parameters' device, GradScaler(options, device)");
+    EXPECT_STREQ(
+        error.what(),
+        "GradScaler: the parameters are on sim:0, its scale is on host: construct it with the "
+        "parameters' device, GradScaler(options, device)");
   }
 }
 

@@ -119,7 +119,8 @@ TEST(Lbfgs, GoesOnFromItsStateWithTheSameBits) {
     const Parameters more = parameters_of({Tensor::zeros({4})});
     LBFGS another(more, options);
     EXPECT_EQ(test::message_of<Error>([&] { another.load_state_dict(first.state_dict()); }),
-              "LBFGS: the state is of 3 elements, the parameters have 4: it is of another model");
+              "LBFGS: the state has 3 elements, the parameters have 4: the state belongs to "
+              "another model");
   }
 }
 

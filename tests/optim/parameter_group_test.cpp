@@ -63,7 +63,7 @@ TEST(ParameterGroups, APatternThatFitsNothingIsRefusedNamingTheNearest) {
     ADD_FAILURE() << "not refused";
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
-                 "the pattern 'conv.weight' fits no parameter of the model. Did you mean "
+                 "the pattern 'conv.weight' matches no parameter of the model. Did you mean "
                  "conv1.weight?");
   }
 }

@@ -136,11 +136,11 @@ TEST(Schedule, OptionsThatDoNotFitTogetherAreRefused) {
           Unit::step);
   EXPECT_NO_THROW(static_cast<void>(optim::make_schedule(
       {.kind = optim::ConstantRate{{.units = 10}}, .unit = Unit::step}, 2, 5)));
-  refused(optim::PolynomialLR{.warmup = {.units = 2}}, "warmup = 2 leaves nothing of the run");
+  refused(optim::PolynomialLR{.warmup = {.units = 2}}, "warmup = 2 leaves no part of the run");
   refused(optim::PolynomialLR{.total = 5, .warmup = {.units = 3}}, "longer than the run of 2");
   refused(optim::OneCycleLR(), "unit = \"step\"");  // 0.3 * 2 epochs
   refused(optim::OneCycleLR{.pct_start = 1.0},
-          "one_cycle over 10 steps with pct_start = 1 has no time", Unit::step);
+          "one_cycle over 10 steps with pct_start = 1 leaves no units", Unit::step);
   refused(optim::MultiStepLR(), "needs milestones");
   refused(optim::MultiStepLR{.milestones = {3, 2}}, "[3, 2] must ascend");
   refused(optim::MultiStepLR{.milestones = {2, 2}}, "must ascend");

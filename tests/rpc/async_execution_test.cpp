@@ -110,7 +110,7 @@ TEST(AsyncExecution, OfAPromiseThatNobodyKeepsIsAnErrorAndShutdownEnds) {
     const auto start = Clock::now();
     EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {
                 rpc::rpc_sync(test::after(group), forgets);
-              }).find("the promise of this value was dropped without one"),
+              }).find("the Promise of this Future was destroyed without a value"),
               std::string::npos);
     EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {
                 rpc::rpc_sync(test::after(group), converts);

@@ -158,7 +158,7 @@ TEST(Calls, NeedNamesThatDiffer) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       const std::string said = test::thrown_by<InputError>([&] { rpc::init("same", *group); });
-      EXPECT_NE(said.find("two ranks are called \"same\""), std::string::npos) << said;
+      EXPECT_NE(said.find("two ranks have the name \"same\""), std::string::npos) << said;
       const std::string empty = test::thrown_by<InputError>(
           [&] { rpc::init(group->rank() == 1 ? "" : name_of_worker(group->rank()), *group); });
       EXPECT_NE(empty.find("rank 1 gave no name"), std::string::npos) << empty;

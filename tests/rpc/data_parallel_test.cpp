@@ -282,7 +282,7 @@ TEST(DataParallelContext, RefusesAReplicaWhosePassWasBegunElsewhere) {
           const Variable loss = sum(rpc::rpc_sync(1, served_forward, x));
           const std::string refused =
               test::thrown_by<rpc::RemoteError>([&] { da::backward(context, {loss}); });
-          EXPECT_NE(refused.find("the rank that has it begins the pass"), std::string::npos)
+          EXPECT_NE(refused.find("the rank that holds it starts the pass"), std::string::npos)
               << refused;
         }
         duplicate->barrier();

@@ -369,9 +369,10 @@ TEST(DistAutograd, WhatComesLateOfAPassThatWasGivenUpLeavesTheNewerOneAsItIs) {
   };
   EXPECT_TRUE(part.take(7, ones(1)).waits);  // and what is awaited does not come
   EXPECT_TRUE(part.take(8, ones(1)).waits);
-  EXPECT_NE(
-      test::thrown_by<Error>([&] { static_cast<void>(part.take(7, ones(2))); }).find("came late"),
-      std::string::npos);
+  EXPECT_NE(test::thrown_by<Error>([&] {
+              static_cast<void>(part.take(7, ones(2)));
+            }).find("arrived late"),
+            std::string::npos);
   EXPECT_FALSE(part.finish(7));
   const da::Progress progress = part.take(8, ones(2));
   EXPECT_FALSE(progress.waits);

@@ -183,7 +183,7 @@ TEST(Shutdown, IsNotForFunctionsThatAreExecuted) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = test::thrown_by<rpc::RemoteError>(
         [&] { rpc::rpc_sync(test::after(group), shut_down_from_within); });
-    EXPECT_NE(said.find("called by a function that is executed"), std::string::npos) << said;
+    EXPECT_NE(said.find("called inside a function that runs"), std::string::npos) << said;
   });
 }
 

@@ -106,7 +106,7 @@ TEST_F(OverNetwork, WhereDatagramsCannotBeSentCallsAreFoundAtTheNextLook) {
 }
 
 TEST_F(OverNetwork, WithoutDatagramsCallsAreFoundAtTheNextLook) {
-  EXPECT_GT(median("", "is not woken by datagrams (it was not asked for)", {"quietly"}),
+  EXPECT_GT(median("", "no datagrams wake this rank (it was not asked for)", {"quietly"}),
             shortest_not_woken);
 }
 

@@ -43,7 +43,8 @@ TEST(Refusals, OfFunctionsThatTheCalleeDoesNotKnow) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = refusal_of(test::after(group), "no such function", 1, "");
     EXPECT_NE(said.find("no such function on worker"), std::string::npos) << said;
-    EXPECT_NE(said.find("no function of that name is registered there"), std::string::npos) << said;
+    EXPECT_NE(said.find("no function with this name is registered there"), std::string::npos)
+        << said;
     EXPECT_EQ(rpc::rpc_sync(test::after(group), triple, 2), 6);
   });
 }
@@ -51,7 +52,7 @@ TEST(Refusals, OfFunctionsThatTheCalleeDoesNotKnow) {
 TEST(Refusals, OfFunctionsOfAnotherType) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = refusal_of(test::after(group), "triple", 1, "");
-    EXPECT_NE(said.find("other parameters or another result there"), std::string::npos) << said;
+    EXPECT_NE(said.find("its parameters or its result differ there"), std::string::npos) << said;
   });
 }
 

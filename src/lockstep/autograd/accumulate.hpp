@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-/// `compute(to)` for a kernel that overwrites; with `accumulate`, adds what it computes to `to`.
+/// `compute(to)` for a kernel that overwrites its output; with `accumulate`, adds the computed
+/// values to `to`.
 template <class Compute>
 void accumulate_into(const Tensor& to, bool accumulate, const Compute& compute) {
   if (!accumulate) return compute(to);

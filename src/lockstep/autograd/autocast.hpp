@@ -3,8 +3,9 @@
 
 namespace lockstep {
 
-/// Mixed precision: while one of these lives, what this thread records computes matrix products and
-/// convolutions of f32 tensors in that precision, and so does its backward pass, wherever it runs.
+/// Mixed precision: while it lives, operations that this thread records compute matrix products and
+/// convolutions of f32 tensors in that precision, in forward and in their backward pass, on
+/// whatever thread that runs.
 ///   const Autocast autocast(Precision::bf16);
 ///   const Variable loss = nll_loss(model.forward(x), target);
 /// Parameters, activations, gradients and everything that is no product stay f32 (the table in

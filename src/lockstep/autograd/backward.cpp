@@ -31,7 +31,7 @@ class Asked final : public GradSink {
 };
 
 void check_inputs(std::span<const Variable> inputs) {
-  if (inputs.empty()) throw Error("grad() was asked for the gradients of no input");
+  if (inputs.empty()) throw Error("grad() was called without inputs");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad()) {
       throw Error("grad(): input " + std::to_string(i) +

@@ -21,10 +21,9 @@ std::string root_name(std::size_t i, const Variable& root) {
 void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
   if (!root.defined()) throw Error("backward(): root " + std::to_string(i) + " is undefined");
   if (!root.requires_grad()) {
-    throw Error(
-        "backward(): " + root_name(i, root) +
-        " depends on no parameter: was it computed under NoGradGuard, or is it a gradient, of "
-        "something linear or without create_graph?");
+    throw Error("backward(): " + root_name(i, root) +
+                " depends on no parameter. Was it computed under NoGradGuard, or is it a gradient "
+                "that grad() computed without create_graph or of a linear function?");
   }
   const Tensor& value = root.data();
   if (!gradient.defined()) {
@@ -33,8 +32,8 @@ void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
                 " has more than one element and so needs a gradient, which is missing");
   }
   if (!detail::fits(gradient, value)) {
-    throw ShapeError("backward(): " + root_name(i, root) + " was given another kind of gradient, " +
-                     describe(gradient));
+    throw ShapeError("backward(): " + root_name(i, root) +
+                     " was given a gradient of another kind, " + describe(gradient));
   }
 }
 
@@ -51,11 +50,11 @@ void contribute(const Tensor& gradient, const GradTarget& target) {
 
 void BackwardPass::check() const {
   const PassOptions& pass = options_;
-  if (pass.roots.empty()) throw Error("backward() was given no root to start from");
+  if (pass.roots.empty()) throw Error("backward() was called without roots");
   if (!pass.gradients.empty() && pass.gradients.size() != pass.roots.size()) {
     throw Error("backward() was given " + std::to_string(pass.roots.size()) + " roots and " +
                 std::to_string(pass.gradients.size()) +
-                " gradients: there is one for each root, or none at all");
+                " gradients: give one gradient per root, or none");
   }
   for (std::size_t i = 0; i < pass.roots.size(); ++i) {
     check_root(i, pass.roots[i], pass.gradients.empty() ? Tensor() : pass.gradients[i]);
@@ -142,7 +141,7 @@ void BackwardPass::begin() {
 }
 
 void BackwardPass::give(const Variable& root, const Tensor& gradient) {
-  if (ended_) throw Error("a gradient was given to a backward pass that an error has ended");
+  if (ended_) throw Error("a gradient was passed to a backward pass that an error has ended");
   if (gradient.defined()) contribute(gradient, target_of(root));
   contribution_arrived(root);
 }
@@ -193,12 +192,11 @@ void BackwardPass::visit(const Variable& variable) {
   if (!variable.requires_grad()) return;
   auto& record = *variable.record();
   if (record.graph_freed) {
-    throw Error(
-        "backward() came a second time to a result, " + describe(variable.data()) +
-        ", whose graph an earlier backward() has freed. Where two losses share a part of the "
-        "model, add the losses and call backward() once, or keep the graph in the calls before the "
-        "last: backward(1.0, /*retain_graph=*/true). To start anew from a result's value, take "
-        "Variable(result.data()).");
+    throw Error("backward() reached a result a second time, " + describe(variable.data()) +
+                ", whose graph an earlier backward() has freed. If two losses share a part of the "
+                "model, add them and call backward() once, or keep the graph in all calls but the "
+                "last: backward(1.0, /*retain_graph=*/true). To start a new graph from a result's "
+                "value, use Variable(result.data()).");
   }
   if (tells_observers_ && !record.grad_hooks.empty() && record.pending_uses == 0 &&
       !sink_of(variable)) {

@@ -11,22 +11,23 @@
 
 namespace lockstep {
 
-/// What one backward pass is to do. Refers to its caller's memory.
+/// The options of one backward pass. Refers to its caller's memory.
 struct PassOptions {
   std::span<const Variable> roots = {};    ///< all with one element, unless they have gradients
   std::span<const Tensor> gradients = {};  ///< of the roots, as lockstep::backward takes them
-  double seed = 1.0;                       ///< the gradient of a root that has none
+  double seed = 1.0;                       ///< the gradient of a root without a given one
   bool retain_graph = false;
   GradSink* sink = nullptr;
   /// If any: nothing but the sink's gradients of these is wanted.
   std::span<const Variable> inputs = {};
-  PassObserver* observer = nullptr;  ///< is told of the pass also if it comes to none of its leaves
-  bool nested = false;               ///< may run within the backward of a node; tells no observer
+  PassObserver* observer =
+      nullptr;          ///< is notified of the pass even if it reaches none of its leaves
+  bool nested = false;  ///< may run within the backward of a node; tells no observer
 };
 
 /// One backward pass: from the graph that its roots depend on to the gradients of the leaves. Runs
-/// as a whole, or step by step. The destructor ends it wherever it is. The lists of a pass are
-/// reused by later ones of the thread.
+/// as a whole, or step by step. The destructor ends the pass at whatever step it is. The lists of a
+/// pass are reused by later ones of the thread.
 class BackwardPass {
  public:
   explicit BackwardPass(const PassOptions& options);
@@ -34,23 +35,23 @@ class BackwardPass {
   BackwardPass(const BackwardPass&) = delete;
   BackwardPass& operator=(const BackwardPass&) = delete;
 
-  /// The whole pass. See Variable::backward and lockstep::backward, which name what is thrown.
-  /// Tells the observers of the leaves that it comes to (PassObserver).
+  /// The whole pass. See Variable::backward and lockstep::backward for the errors thrown. Notifies
+  /// the observers of the leaves that it reaches (PassObserver).
   void run();
 
-  /// The whole pass, recorded: the gradients of options.inputs as variables that can be
-  /// differentiated; those of the roots are `gradients` in place of options.gradients. Calls
-  /// Node::differentiate in place of Node::run, touches no leaf and keeps the graph. Undefined for
-  /// an input that the roots do not depend on.
+  /// The whole pass, recorded: returns the gradients of options.inputs as differentiable variables;
+  /// the roots' gradients are `gradients` in place of options.gradients. Calls Node::differentiate
+  /// in place of Node::run, touches no leaf and keeps the graph. Undefined for an input that the
+  /// roots do not depend on.
   [[nodiscard]] std::vector<Variable> run_recorded(std::span<const Variable> gradients);
 
-  // Step by step, where the roots' gradients come one by one (StagedBackward). No observer is told.
+  // In steps, for roots whose gradients arrive one by one (StagedBackward). No observer is told.
 
-  /// Finds what depends on what. Nothing is checked; a root may be given several times.
+  /// Computes the dependencies. Nothing is checked; a root may be given several times.
   void begin();
-  /// One of the roots' gradients, or, undefined, that none will come for it.
+  /// Takes one of the roots' gradients; undefined: none will arrive for it.
   void give(const Variable& root, const Tensor& gradient);
-  /// Runs what waits for no gradient any more; or all that is left. What it throws ends the pass.
+  /// Runs all nodes whose gradients are complete; or all that are left. An exception ends the pass.
   void advance(bool all);
   [[nodiscard]] bool has_rest() const noexcept {
     return !reached_.empty() && reached_.front().sequence > 0;
@@ -59,8 +60,8 @@ class BackwardPass {
  private:
   friend class Node;
   friend class Differentiation;
-  /// On a thread while it runs a part of a pass. A nested pass runs within the backward of a node
-  /// of another one, which goes on afterwards. Throws Error for any other within a pass.
+  /// On a thread while it runs a part of a pass. A nested pass runs within the backward of another
+  /// pass's node; the outer pass continues afterwards. Throws Error for any other within a pass.
   class Running {
    public:
     explicit Running(BackwardPass& pass);
@@ -77,7 +78,7 @@ class BackwardPass {
     ~Ending() { pass.end(); }
   };
 
-  /// A variable that the pass comes to.
+  /// A variable that the pass reaches.
   struct Reached {
     std::uint64_t sequence;  ///< of its producer; 0: a leaf
     Variable variable;
@@ -85,7 +86,7 @@ class BackwardPass {
 
     [[nodiscard]] const Node* producer() const { return variable.record()->producer.get(); }
   };
-  /// Empty lists, whose memory later passes of the thread will use.
+  /// Empty lists, whose memory later passes of the thread reuse.
   struct Lists {
     std::vector<Reached> reached;
     std::vector<Tensor> grad_outputs;
@@ -93,7 +94,7 @@ class BackwardPass {
   };
   struct SpareLists;
 
-  /// The pass whose nodes this thread runs.
+  /// The pass whose nodes this thread is running.
   [[nodiscard]] static BackwardPass* running() noexcept { return innermost; }
 
   void check() const;
@@ -102,7 +103,7 @@ class BackwardPass {
   /// is used. Leaves of the sink are left alone: other threads' graphs may share them.
   void discover();
   void visit(const Variable& variable);
-  /// Drops what does not lead to the pass's inputs.
+  /// Drops nodes that do not lead to the pass's inputs.
   void prune();
   /// See Node.
   [[nodiscard]] bool tell_when_over(PassObserver& observer);
@@ -110,7 +111,7 @@ class BackwardPass {
   /// needed.
   [[nodiscard]] bool leads_to_input(const Variable& variable) const;
   [[nodiscard]] bool is_input(const Variable& variable) const;
-  /// Where a leaf's gradient goes in its stead; null: it gets its own.
+  /// The sink that takes a leaf's gradient; null: the leaf keeps it.
   [[nodiscard]] GradSink* sink_of(const Variable& variable) const {
     if ((!options_.sink && !followers_.redirects()) || !variable.is_leaf()) return nullptr;
     if (options_.sink && options_.sink->takes(variable)) return options_.sink;

@@ -120,8 +120,9 @@ std::vector<GradientCheck> check_gradients(
   PhiloxSequence random(options.seed, 0);
   for (const auto& [name, variable] : variables) {
     if (!variable.grad().defined()) {
-      throw Error("check_gradients: the loss gives '" + name +
-                  "' no gradient: it does not depend on it, or an operation forgot it");
+      throw Error(
+          "check_gradients: the loss gives '" + name +
+          "' no gradient: the loss does not depend on it, or an operation's backward omits it");
     }
     Checker checker(loss, name, variable, base);
     const auto n = static_cast<std::size_t>(variable.data().numel());

@@ -14,14 +14,14 @@ struct GradientCheckOptions {
   std::uint64_t seed = 1;      ///< of the choice of elements and directions
 };
 
-/// How one variable's gradient compares with differences of the loss.
+/// Compares one variable's gradient with differences of the loss.
 struct GradientCheck {
   std::string name;
   Shape shape;
   std::int64_t comparisons = 0;
   // The comparison that came closest to its bound, or went farthest beyond it:
   std::string where;      ///< "element 17", "a random direction"
-  double gradient = 0;    ///< what backward() gave
+  double gradient = 0;    ///< the gradient from backward()
   double difference = 0;  ///< (f(x + h) - f(x - h)) / 2h
   double allowed = 0;     ///< how far apart the two may be
 

@@ -77,13 +77,13 @@ std::vector<Tensor> values_of(std::span<const Variable> variables) {
 }  // namespace
 
 void Node::differentiate(Differentiation& d) {
-  std::string what = "an output that nothing depends on";
+  std::string what = "an unused output";
   for (int i = 0; i < output_count_; ++i) {
     if (d.output(i).defined()) what = describe(d.output(i).data());
   }
-  throw Error(std::string(name()) + " has no second derivative: grad() with create_graph came to " +
+  throw Error(std::string(name()) + " has no second derivative: grad() with create_graph reached " +
               what +
-              ", which it computed. Compute that by operations that have one "
+              ", which it computed. Use operations that have a second derivative "
               "(docs/guide/second_derivatives.md), or ask for first derivatives only.");
 }
 

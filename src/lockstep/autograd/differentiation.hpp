@@ -5,30 +5,30 @@
 
 #include <lockstep/autograd/node.hpp>
 
-// For those who write operations that can be differentiated more than once: override
-// Node::differentiate() beside backward(). See also linear_map.hpp and trilinear.hpp.
+// For authors of operations that can be differentiated more than once: override
+// Node::differentiate() in addition to backward(). See also linear_map.hpp and trilinear.hpp.
 
 namespace lockstep {
 
 class BackwardPass;
 
-/// A node's part in a backward pass that is recorded (GradOptions::create_graph): the gradients of
-/// its outputs come in as variables, and those of its inputs go out, made by operations.
+/// A node's part in a recorded backward pass (GradOptions::create_graph): it takes the gradients of
+/// its outputs as variables, and returns those of its inputs, made by operations.
 class Differentiation {
  public:
-  /// The gradient of output i; undefined where the roots do not depend on it.
+  /// The gradient of output i; undefined if the roots do not depend on it.
   [[nodiscard]] const Variable& grad_output(int i = 0) const { return grad_outputs_[index(i)]; }
-  /// Output i itself, so that what a node has kept of it depends on the inputs; undefined as above.
+  /// Output i itself, so that values that a node has saved from it depend on the inputs; undefined
+  /// as above.
   [[nodiscard]] const Variable& output(int i = 0) const { return outputs_[index(i)]; }
 
-  /// Whether input i's gradient leads to what is asked for.
+  /// True if input i's gradient leads to a requested input.
   [[nodiscard]] bool wants(int i) const;
   /// Input i's gradient, of its shape; at most once an input. Dropped if it is not wanted.
   void give(int i, const Variable& gradient);
 
   /// Gives each input the gradient that it has in parts(std::span<const Variable> inputs), which
-  /// computes the output, or a range of all outputs, by other operations: for what is fast by being
-  /// one operation.
+  /// computes the output, or a range of all outputs, by other operations: for fused operations.
   template <class Parts>
   void give_as(const Parts& parts) {
     const std::vector<Variable> inputs = aliases();
@@ -49,7 +49,7 @@ class Differentiation {
         outputs_(outputs),
         grad_outputs_(grad_outputs),
         grad_inputs_(grad_inputs) {}
-  /// The inputs, those that are wanted as variables of their own.
+  /// The inputs; wanted ones are separate variables.
   [[nodiscard]] std::vector<Variable> aliases() const;
   void give_gradients(std::span<const Variable> inputs, std::span<const Variable> outputs);
   [[nodiscard]] static std::size_t index(int i) { return static_cast<std::size_t>(i); }

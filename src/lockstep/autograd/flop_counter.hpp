@@ -25,7 +25,7 @@ class FlopCounter {
   std::int64_t nominal_flops_ = 0;
 };
 
-/// Operations call it: adds `flops` to the counters of this thread.
+/// Operations call it to add `flops` to the active counters.
 void count_flops(std::int64_t flops) noexcept;
 /// The same of a fused layer that skips some of them in backward.
 void count_nominal_flops(std::int64_t flops) noexcept;

@@ -3,8 +3,8 @@
 
 namespace lockstep {
 
-/// While it lives, this thread computes the forward of a layer, for traces: its time is shown under
-/// the layer's name, and so is the backward of the operations that are recorded meanwhile.
+/// While it lives, this thread computes a layer's forward: traces show its time under the layer's
+/// name, and also the backward of operations recorded meanwhile.
 class LayerScope {
  public:
   /// `name` is kept by address: a literal, or from trace_name().

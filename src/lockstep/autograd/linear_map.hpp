@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A linear function of one tensor, recorded: its gradient is its transpose, whose own gradient is
-/// the function again, so that one pair of kernels serves derivatives of any order. A Map has
+/// Records a linear function of one tensor: its gradient is its transpose, whose own gradient is
+/// the function again, so one pair of kernels serves derivatives of any order. A Map has
 ///   void apply(const Tensor& x, bool accumulate, const Tensor& y) const;      // y (+)= M x
 ///   void transpose(const Tensor& y, bool accumulate, const Tensor& x) const;  // x (+)= M^T y
 ///   static const char* name() noexcept;

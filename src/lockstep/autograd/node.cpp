@@ -77,10 +77,11 @@ void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inpu
       if (!variable || !variable->defined() || variable->data().layout() == output.layout()) {
         continue;
       }
-      throw ShapeError("an operation was given " + describe(variable->data()) +
-                       (output.layout() == Layout::plain
-                            ? ", which it cannot take: use from_channel_blocks first"
-                            : " beside an image in channel blocks: both must be held alike"));
+      throw ShapeError(
+          "an operation was given " + describe(variable->data()) +
+          (output.layout() == Layout::plain
+               ? ", which it does not support: use from_channel_blocks first"
+               : " together with an image in channel blocks: both must have the same layout"));
     }
   }
 }

@@ -9,8 +9,8 @@
 #include <lockstep/base/pool.hpp>
 #include <lockstep/tensor/precision.hpp>
 
-// For those who write differentiable operations: derive from PooledNode, or from MultiOutputNode if
-// there are several outputs, and call record() in the forward.
+// For authors of differentiable operations: derive from PooledNode, or from MultiOutputNode for
+// several outputs, and call record() in the forward.
 
 namespace lockstep {
 
@@ -46,31 +46,32 @@ class Node : public RefCounted<Node> {
   [[nodiscard]] virtual const char* name()
       const noexcept = 0;  ///< static string, for messages and traces
 
-  /// Larger than those of all nodes that it depends on, on whatever threads they were recorded.
+  /// Larger than the numbers of all nodes on which it depends, on whatever threads they were
+  /// recorded.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
 
  protected:
   Node();
   virtual ~Node();
 
-  /// Where input i's gradient goes. Call at most once an input, right before writing it.
+  /// The destination of input i's gradient. Call at most once an input, right before writing it.
   [[nodiscard]] GradTarget grad_target(int i);
-  /// For operations whose gradient is the output's own, seen under another shape: input i's
-  /// gradient becomes `gradient` without a copy where it is the first contribution, else it is
-  /// added. Nobody else may write to `gradient` afterwards.
+  /// For operations whose gradient is the output's with another shape: input i's gradient becomes
+  /// `gradient` without a copy if it is the first contribution, else it is added. Nobody else may
+  /// write to `gradient` afterwards.
   void pass_grad(int i, const Tensor& gradient);
   /// The backward pass that runs calls observer.pass_is_over() at its end, once however often it is
-  /// asked to. False, and nothing, for a pass that was not started by Variable::backward or
-  /// lockstep::backward.
+  /// asked to. Does nothing and returns false for a pass that Variable::backward or
+  /// lockstep::backward did not start.
   static bool tell_when_over(PassObserver& observer);
   [[nodiscard]] const Variable& input(int i) const {
     return i < inline_inputs ? inputs_[static_cast<std::size_t>(i)] : further_input(i);
   }
   [[nodiscard]] int input_count() const noexcept { return input_count_; }
 
-  /// Turns the outputs' gradients into the inputs' by operations that record, in place of
-  /// backward() in a pass that is to be differentiated again (differentiation.hpp). Throws Error
-  /// for an operation that has not overridden it.
+  /// Computes the inputs' gradients from the outputs' by operations that record; replaces
+  /// backward() in a pass that will be differentiated (differentiation.hpp). Throws Error for an
+  /// operation that has not overridden it.
   virtual void differentiate(Differentiation& d);
 
  private:
@@ -107,17 +108,17 @@ class Node : public RefCounted<Node> {
   bool discovered_ = false;  ///< during backward: its inputs are counted
   Precision precision_;      ///< of its thread when it was recorded
   std::uint64_t sequence_ = 0;
-  const char* layer_;  // that it was recorded in, for traces; nullptr: not traced
+  const char* layer_;  // the layer that it was recorded in, for traces; nullptr: not traced
   Node* next_to_go_ = nullptr;
 };
 
-/// What concrete nodes with one output derive from, naming themselves:
+/// Base class of concrete nodes with one output (CRTP):
 /// class ReluNode : public PooledNode<ReluNode>.
 template <class NodeType>
 class PooledNode : public Node {
  public:
-  /// Turns the output's gradient into the inputs' (through grad_target(i)). What the node keeps
-  /// stays as it is, for a pass that retains the graph.
+  /// Turns the output's gradient into the inputs' (through grad_target(i)). Keeps saved values, for
+  /// a pass that retains the graph.
   virtual void backward(const Tensor& grad_output) = 0;
 
  private:
@@ -142,10 +143,10 @@ class MultiOutputNode : public Node {
   }
 };
 
-/// results[i] becomes the variable for outputs[i], remembering how to differentiate it: a NodeType
-/// made from `args`, unless gradients are off or no input needs one (then nothing is recorded and
-/// args are dropped). Throws ShapeError for an operation that knows nothing of channel blocks and
-/// was given an image in them.
+/// results[i] becomes the variable for outputs[i], with a NodeType made from `args` as its
+/// producer, unless gradients are off or no input needs one (then nothing is recorded and args are
+/// dropped). Throws ShapeError if an operation without support for channel blocks was given an
+/// image in them.
 template <class NodeType, class... Args>
 void record(std::span<Tensor> outputs, std::span<Variable> results, const NodeInputs& inputs,
             Args&&... args) {

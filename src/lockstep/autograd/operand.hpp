@@ -4,14 +4,15 @@
 
 namespace lockstep {
 
-/// An argument of an operation. Operations calculate in f32 or f64: instead of a bf16 or f16
-/// variable they see its f32 copy, and record() rounds their results to that type, once (PyTorch's
-/// opmath), unless an argument of another floating type is among theirs. Gradients come back the
-/// same way, in the type of each variable.
+/// An argument of an operation. Operations compute in f32 or f64: for a bf16 or f16 variable they
+/// see its f32 copy, and record() rounds their results to that type, once (PyTorch's opmath),
+/// unless another argument has a different floating type. Gradients come back the same way, in the
+/// type of each variable.
 class Operand : public Variable {
  public:
   Operand() = default;
-  Operand(const Variable& x) : Variable(x) {  // NOLINT(google-explicit-constructor): what it is for
+  Operand(const Variable& x)
+      : Variable(x) {  // NOLINT(google-explicit-constructor): conversion is its purpose
     if (x.defined() && is_half(x.data().dtype())) widen();
   }
   ~Operand() {
@@ -30,8 +31,8 @@ class Operand : public Variable {
   Variable given_;  ///< if this is a copy
 };
 
-/// What products of a and b are computed in: the 16-bit type that both are of, else what this
-/// thread says (PrecisionGuard).
+/// The precision of products of a and b: the 16-bit type if both have it, else this thread's
+/// precision (PrecisionGuard).
 [[nodiscard]] Precision precision_of_product(const Operand& a, const Operand& b) noexcept;
 
 }  // namespace lockstep

@@ -9,18 +9,18 @@ namespace lockstep {
 
 struct PassOptions;
 
-/// The observers of one backward pass (PassObserver): who is told of it, and where the gradients of
-/// their leaves go. Private to the layer.
+/// The observers of one backward pass (PassObserver), and the destinations of their leaves'
+/// gradients. Private to the layer.
 class PassFollowers {
   struct Follower {
     PassObserver* observer;
     PassObserver::Answer answer = {};
-    bool is_reached = false;           ///< the pass comes to a leaf of theirs
-    std::shared_ptr<void> keeps = {};  ///< the observer, where it may end during the pass
+    bool is_reached = false;           ///< the pass reaches one of their leaves
+    std::shared_ptr<void> keeps = {};  ///< the observer, if it may be destroyed during the pass
   };
 
  public:
-  /// Memory of one that has ended, for the next: it keeps its capacity.
+  /// Memory of an ended pass, for the next: it keeps its capacity.
   using Memory = std::vector<Follower>;
   PassFollowers() = default;
   explicit PassFollowers(Memory memory) noexcept : followers_(std::move(memory)) {}
@@ -35,8 +35,8 @@ class PassFollowers {
   void graph_is_known(const PassOptions& pass);
   /// See Node::tell_when_over.
   void tell_when_over(PassObserver& observer);
-  /// The pass has ended: tells all in order. Throws what an observer throws, after the others were
-  /// told of a failure.
+  /// The pass has ended: tells all in order. Throws an observer's exception, after the others were
+  /// notified of a failure.
   void pass_is_over();
   /// The pass has thrown.
   void pass_has_failed() noexcept;

@@ -10,9 +10,9 @@ namespace lockstep {
 
 class GradStore;
 
-/// Follows backward passes through some leaves: how DistributedDataParallel learns of a pass,
-/// whoever started it. Given to Variable::add_grad_hook of each of these leaves. Passes whose own
-/// sink takes the leaf are not followed, those of grad() among them.
+/// Observes backward passes through some leaves: DistributedDataParallel uses it to see every pass,
+/// whichever call started it. Given to Variable::add_grad_hook of each of these leaves. Passes
+/// whose own sink takes the leaf are not observed; grad() is one of these.
 /// Called by the thread that runs the pass; pass_begins() comes first, once a pass.
 class PassObserver {
  public:
@@ -28,36 +28,36 @@ class PassObserver {
     bool follows = false;      ///< false: nothing else is told of this pass
     GradSink* sink = nullptr;  ///< takes gradients of leaves in this pass; null: they get their own
   };
-  /// A pass has come to a leaf, or was begun with this observer (PassOptions::observer); nothing
-  /// is computed so far, and it may still turn out that it cannot be. roots[i] starts with
-  /// gradients[i], or with `seed` where there is none.
+  /// A pass has reached a leaf, or was started with this observer (PassOptions::observer). Nothing
+  /// has been computed so far, and the pass may still turn out to be impossible. roots[i] starts
+  /// with gradients[i], or with `seed` if there is none.
   virtual Answer pass_begins(std::span<const Variable> /*roots*/,
                              std::span<const Tensor> /*gradients*/, double /*seed*/) {
     return {};
   }
   /// All leaves that the pass reaches are known (Variable::awaits_gradient), and no gradient is
-  /// touched yet. `first` of the observers that follow this pass: those are asked in the order in
-  /// which they were made. `reached`: the pass comes to a leaf. What this throws ends the pass.
+  /// touched yet. `first` among the observers of this pass, which are called in the order of their
+  /// creation. `reached`: the pass reaches a leaf. An exception ends the pass.
   virtual void leaves_are_known(bool /*first*/, bool /*reached*/) {}
-  /// All gradients are there. Called by Variable::backward or lockstep::backward before it returns,
-  /// in the order in which observers were made; throws what that is to throw. Where the pass goes
-  /// on elsewhere (Node::tell_when_over), those whose leaves it has not come to are last: it may
-  /// have come to them there.
+  /// All gradients are complete. Called by Variable::backward or lockstep::backward before it
+  /// returns, in the order of the observers' creation; its exceptions propagate. If the pass
+  /// continues on other ranks (Node::tell_when_over), observers whose leaves it has not reached
+  /// here come last: the remote part may have reached them.
   virtual void pass_is_over() = 0;
   /// The pass has thrown, or an observer before this one.
   virtual void pass_has_failed() noexcept {}
 
-  /// What keeps this object until a pass is over that it was to be told of
-  /// (Node::tell_when_over); null: whoever has it.
+  /// The owner that keeps this object alive until the end of a pass that notifies it
+  /// (Node::tell_when_over); null: its usual owner.
   [[nodiscard]] virtual std::shared_ptr<void> owner() { return nullptr; }
 
-  /// In place of all these, for a pass that has put gradients of leaves into a store, such as one
-  /// of dist_autograd: it is over.
+  /// Replaces all these for a pass that has put gradients of leaves into a store, e.g. one of
+  /// dist_autograd: the pass has ended.
   virtual void gradients_are_in(GradStore& /*store*/) {}
-  /// The next pass is to be told of. Asked where it cannot be.
+  /// The next pass notifies this observer. Called where that is not possible.
   [[nodiscard]] virtual bool awaits_pass() const noexcept { return false; }
 
-  /// In the order in which they were made.
+  /// In the order of their creation.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
  private:

@@ -8,9 +8,9 @@
 namespace lockstep {
 
 /// A number F(a, b, c) that is linear in each of three tensors, as <a product of a and b, its
-/// gradient c> is. Its derivative by any one of them is a product of the other two, and the
-/// derivatives of that product are the derivatives of F by the others: three kernels serve
-/// derivatives of any order. A Form has
+/// gradient c> is. Its derivative by any one of them is a product of the other two, and that
+/// product's derivatives are the derivatives of F by the others: three kernels serve derivatives of
+/// any order. A Form has
 ///   void derive(int by, const std::array<Tensor, 3>& operands, bool accumulate,
 ///               const Tensor& to) const;   // to (+)= dF / d operands[by], itself undefined
 ///   const char* name() const noexcept;     // static

@@ -95,7 +95,7 @@ void Variable::set_device(Device device) const {
 }
 
 void Variable::set_value_buffer(const Tensor& buffer) const {
-  if (!is_leaf()) throw Error("only a leaf's value can be given other memory");
+  if (!is_leaf()) throw Error("only a leaf's storage can be replaced");
   expect_fit("value", buffer, data());
   buffer.copy_from(data());
   record_->data = buffer;

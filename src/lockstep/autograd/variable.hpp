@@ -22,10 +22,10 @@ namespace detail {
 struct GradHookEntry {
   std::uint64_t number;
   std::function<void()> call;
-  PassObserver* observer;  ///< of passes that come here; null: none
+  PassObserver* observer;  ///< of passes that reach this leaf; null: none
 };
 
-/// What a Variable is a handle to.
+/// The object behind a Variable.
 struct VariableRecord : RefCounted<VariableRecord> {
   VariableRecord();
   ~VariableRecord();
@@ -41,33 +41,33 @@ struct VariableRecord : RefCounted<VariableRecord> {
   std::int32_t pending_uses = 0;         ///< during backward: contributions still to come
   std::int32_t output = 0;               ///< of the producer: its number
   IntrusivePtr<Node> producer;           ///< null for leaves
-  /// The living outputs of the producer stand in a ring: what frees it finds those that a backward
-  /// did not reach.
+  /// The producer's living outputs form a ring, so the code that frees the producer finds outputs
+  /// that backward did not reach.
   VariableRecord *previous_output = this, *next_output = this;
   std::vector<GradHookEntry> grad_hooks;
 
-  void join_outputs(VariableRecord& other) noexcept;  ///< which is in no ring so far
+  void join_outputs(VariableRecord& other) noexcept;  ///< not in a ring so far
   void leave_outputs() noexcept;
 };
 
 }  // namespace detail
 
-/// A tensor that takes part in differentiation: a cheap handle, copies share value and gradient.
-/// Leaves (parameters, inputs) are made from tensors; the rest are results of operations
+/// A tensor that takes part in differentiation. It is a cheap handle: copies share value and
+/// gradient. Leaves (parameters, inputs) are made from tensors; the rest are results of operations
 /// (functional.hpp). One thread at a time may use a graph; different threads may use different
-/// ones. An undefined one stands for an argument left out; all but defined(), requires_grad() and
-/// record() then throw Error, and so do operations where it may not be left out.
+/// ones. An undefined Variable represents an omitted argument: all members but defined(),
+/// requires_grad() and record() then throw Error, as do operations where the argument is required.
 class Variable {
  public:
   Variable() = default;
   ~Variable() = default;
   Variable(const Variable&) = default;
   Variable(Variable&&) = default;
-  /// Another variable for this handle. Not for what a call returns: `x[i] = y` would change
-  /// nothing.
+  /// Another variable for this handle. Lvalues only: on a temporary, `x[i] = y` would have no
+  /// effect.
   Variable& operator=(const Variable&) & = default;
   Variable& operator=(Variable&&) & = default;
-  /// Throws Error for an undefined tensor, and for a gradient of what is not floating.
+  /// Throws Error for an undefined tensor, and for a gradient of a non-floating tensor.
   explicit Variable(Tensor data, bool requires_grad = false);
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(record_); }
@@ -79,11 +79,11 @@ class Variable {
   /// copy, whose gradient goes to that row. Throws ShapeError if there is no such row.
   [[nodiscard]] Variable operator[](std::int64_t i) const;
 
-  /// Where operations record: x becomes the result of x + y, with its gradient; other handles to
-  /// the old x, and what was computed from it, keep the old value. A leaf that requires a gradient
-  /// throws Error, as in PyTorch. Where they do not (NoGradGuard): the value changes in its own
-  /// memory, for every handle to x; not between a forward pass that used it and its backward.
-  /// Throws ShapeError if y cannot be repeated to the shape of x.
+  /// If operations record: x becomes the result of x + y, with its gradient; other handles to the
+  /// old x, and results computed from it, keep the old value. A leaf that requires a gradient
+  /// throws Error, as in PyTorch. Under NoGradGuard: the value changes in place, for every handle
+  /// to x. Do not call it between a forward pass that used x and its backward. Throws ShapeError if
+  /// y cannot be repeated to the shape of x.
   Variable& operator+=(const Variable& y) &;
   Variable& operator-=(const Variable& y) &;
   Variable& operator*=(const Variable& y) &;
@@ -94,8 +94,8 @@ class Variable {
   Variable& operator/=(double number) &;
 
   [[nodiscard]] bool requires_grad() const noexcept { return record_ && record_->requires_grad; }
-  /// Freezes this leaf, whose gradient is dropped and no longer computed, or trains it again.
-  /// Throws Error for the result of an operation, and for a gradient of what is not floating.
+  /// Freezes this leaf (its gradient is dropped and no longer computed), or makes it trainable
+  /// again. Throws Error for an operation's result, and for a gradient of a non-floating tensor.
   void set_requires_grad(bool on) const;
   /// Converts the value of this leaf and drops its gradient. Throws Error for the result of an
   /// operation, and for a dtype that is not floating.
@@ -112,32 +112,32 @@ class Variable {
   void zero_grad() const { value().grad_holds_value = false; }
 
   /// From now on the gradient lives in `buffer` (shape, dtype and layout of data(), or f32 for one
-  /// of 16 bits): how DistributedDataParallel makes gradients views of its buckets. Drops a
-  /// gradient held so far.
+  /// of 16 bits): how DistributedDataParallel makes gradients views of its buckets. Drops the
+  /// current gradient.
   void set_grad_buffer(Tensor buffer) const;
   /// The memory of the gradient, made if need be; its contents count only if grad() is defined.
   [[nodiscard]] Tensor grad_buffer() const;
   /// Declares the present contents of grad_buffer() to be the gradient.
   void mark_grad_present() const { value().grad_holds_value = true; }
 
-  /// From now on the value of this leaf lives in `buffer` (shape, dtype, layout and device of
-  /// data()), to which it is copied: how DistributedDataParallel makes neighbours of the parameters
-  /// of a bucket. Tensors taken from data() before keep the old memory.
+  /// From now on the value of this leaf is stored in `buffer` (shape, dtype, layout and device of
+  /// data()), to which it is copied: DistributedDataParallel uses it to make a bucket's parameters
+  /// contiguous. Tensors taken from data() before keep the old memory.
   void set_value_buffer(const Tensor& buffer) const;
 
-  /// `hook` is called during backward, once this leaf's gradient is final, after the hooks that
-  /// were added before it, for as long as what is returned lives. Not from within a hook. With
-  /// `observer`, which lives as long, that is told of each pass that comes to this leaf.
+  /// Calls `hook` during backward, once this leaf's gradient is final, after hooks that were added
+  /// earlier. The hook is active while the returned object lives. Not from within a hook.
+  /// `observer`, with the same lifetime, is notified of each pass that reaches this leaf.
   [[nodiscard]] GradHook add_grad_hook(std::function<void()> hook,
                                        PassObserver* observer = nullptr) const;
 
-  /// Differentiates this one-element variable with respect to every leaf that it depends on,
-  /// adding `seed` times the gradient into each; then frees the graph, unless `retain_graph`.
-  /// `seed` is how a rank's share of a global mean enters without a pass over the gradients.
-  /// Throws Error, before any gradient is touched, if a part of the graph was freed already: add
-  /// losses that share one and call this once, or retain the graph in all calls but the last. From
-  /// several variables, or from larger ones: lockstep::backward (autograd/backward.hpp).
-  /// Where it comes to parameters of a DistributedDataParallel whose forward went before, it is
+  /// Differentiates this one-element variable with respect to every leaf on which it depends, and
+  /// adds `seed` times the gradient to each; then frees the graph, unless `retain_graph`. `seed` is
+  /// how a rank's share of a global mean enters without a pass over the gradients. Throws Error,
+  /// before any gradient is touched, if a part of the graph has already been freed: add losses that
+  /// share a part and call this once, or retain the graph in all calls but the last. From several
+  /// variables, or from larger ones: lockstep::backward (autograd/backward.hpp).
+  /// If it reaches parameters of a DistributedDataParallel whose forward() has run, it is
   /// collective, and their gradients are the mean over ranks: see there.
   void backward(double seed = 1.0, bool retain_graph = false) const;
   /// During a backward: contributions to this gradient are still to come.

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// How long this process was there, as the system knows it; 0 where it does not say.
+/// The process's age at the first call; 0 if the system does not tell it.
 double age_of_process() {
   const std::uint64_t start_ticks = process_start(getpid());
   timespec since_boot{};

@@ -7,7 +7,7 @@ namespace lockstep {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-/// `time`, but a hundred years at most: such as milliseconds::max() may stand for "never", and the
+/// `time`, but at most a hundred years: values like milliseconds::max() may mean "never", and the
 /// clock's nanoseconds overflow after 292.
 template <class Rep, class Period>
 [[nodiscard]] constexpr Clock::duration bounded(std::chrono::duration<Rep, Period> time) {
@@ -28,8 +28,8 @@ template <class Rep, class Period>
 }
 
 /// Seconds since the system started this process, long before main(): from /proc/self/stat, which
-/// counts in ticks of 10 ms, rounded down, so that this is up to 10 ms too much and never too
-/// little. Where there is no such file, seconds since the first call.
+/// counts ticks of 10 ms, rounded down, so the result is up to 10 ms too large and never too small.
+/// Without that file, seconds since the first call.
 [[nodiscard]] double seconds_since_process_start();
 
 /// A moment in UTC, in the words of std::strftime: utc_text("%Y-%m-%dT%H:%M:%SZ") is

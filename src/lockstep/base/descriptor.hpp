@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// Owns a file descriptor: closes it with itself. -1, as system calls answer where they fail, owns
-/// none.
+/// Owns a file descriptor and closes it in its destructor. -1, the error value of system calls,
+/// owns none.
 class Descriptor {
  public:
   Descriptor() noexcept = default;

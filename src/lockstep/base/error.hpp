@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// What an application's process returns to the shell when it ends for this reason.
+/// The exit code with which an application's process ends for this reason.
 /// The numbers are part of the command-line contract (docs/guide/running.md).
 enum class ExitCode : int {
   done = 0,
@@ -12,11 +12,11 @@ enum class ExitCode : int {
   bad_input = 2,      ///< command line, deck or data
   communication = 3,  ///< a peer failed or a deadline passed
   checkpoint = 4,     ///< checkpoint unusable, or the final save failed
-  requeue = 75,       ///< stopped early on request, what was trained is saved
+  requeue = 75,       ///< stopped early on request; the state was saved
 };
 
-/// Root of everything Lockstep throws. The message is one sentence or more for a person: what
-/// happened, where, what to do. The library throws; only train::App prints and ends the process.
+/// Root of everything Lockstep throws. The message is one or more sentences: what happened, where,
+/// what to do. The library throws; only train::App prints and ends the process.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::failure)
@@ -57,8 +57,8 @@ class CheckpointError : public Error {
   explicit CheckpointError(const std::string& message) : Error(message, ExitCode::checkpoint) {}
 };
 
-/// A message as it is shown to a person: of one that is longer than 2000 bytes, as where damaged
-/// input is quoted, the beginning and the end, where the remedy stands.
+/// A message as it is printed: of one longer than 2000 bytes, e.g. with quoted damaged input, the
+/// beginning and the end, which holds the remedy.
 [[nodiscard]] std::string shortened(const std::string& message);
 
 namespace detail {

@@ -7,11 +7,11 @@
 
 #include <lockstep/base/error.hpp>
 
-// What an exception says, as fields: for code that acts on a failure instead of showing it.
+// An exception's fields: for code that acts on a failure instead of printing it.
 
 namespace lockstep {
 
-/// What failed, where a program acts on it. The numbers stand in flight recorder files.
+/// The kind of a failure, for programs. The numbers are stored in flight recorder files.
 enum class FailureKind : std::uint8_t {
   other = 0,
   out_of_memory = 1,
@@ -26,7 +26,7 @@ class OutOfMemoryError : public Error {
 /// The rank that an error's message begins with.
 struct RankOfError {
   int rank = -1;
-  std::string host{};  ///< empty where the message does not name it
+  std::string host{};  ///< empty if the message does not name it
 };
 
 /// An E whose message begins with its rank: "rank 3 of 8 (node12): all_reduce(sum) #17 ...".
@@ -38,12 +38,12 @@ class ErrorOnRank : public E, public RankOfError {
       : E(arguments...), RankOfError(std::move(of)) {}
 };
 
-/// What a rank reports of an exception.
+/// A rank's report of an exception.
 struct Failure {
   std::string message;
   ExitCode code = ExitCode::failure;
   FailureKind kind = FailureKind::other;
-  int rank = -1;  ///< whose it is, where that is known; the message begins with it
+  int rank = -1;  ///< the failed rank, if known; the message begins with it
   std::string host{};
 
   /// For packed().
@@ -55,7 +55,7 @@ struct Failure {
 /// Of whatever is being handled in a catch block.
 [[nodiscard]] Failure current_failure();
 
-/// Runs `part`. Returns what it threw; nothing if it returned.
+/// Runs `part`. Returns its exception; empty if it returned.
 template <class Part>
 [[nodiscard]] std::optional<Failure> failure_of(const Part& part) {
   try {

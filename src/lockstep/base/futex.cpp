@@ -12,7 +12,7 @@ namespace lockstep {
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
               std::atomic<std::uint32_t>::is_always_lock_free);  // as the system wants it
 
-// Not the private kind: who wakes may be another process.
+// Not a private futex: another process may wake it.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                 std::chrono::microseconds at_most) noexcept {
   timespec time{};

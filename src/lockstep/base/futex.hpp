@@ -10,7 +10,7 @@ namespace lockstep {
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen,
                 std::chrono::microseconds at_most) noexcept;
 
-/// Wakes all who sleep on that word. Who wakes them changes it before.
+/// Wakes all threads that sleep on that word. The waking thread must change it first.
 void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept;
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-// Compiled here, for the vectors of LOCKSTEP_ARCH: the library of a distribution is for all of its
+// Compiled here for the vectors of LOCKSTEP_ARCH: a distribution's library supports all of its
 // processors. In first-level cache 58 GB/s instead of 15 (Zen 5).
 #define XXH_INLINE_ALL
 #include <xxhash.h>

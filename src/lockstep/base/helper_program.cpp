@@ -70,7 +70,7 @@ bool HelperProgram::wait(Seconds most) {
     if (found != 0 && !(found < 0 && errno == EINTR)) {
       ended_ = true;
       if (found == pid_) code_ = exit_code_of(status);
-      // What it said last. Somebody it started may still have the other end.
+      // Its last output. Somebody it started may still have the other end.
       const auto end = Clock::now();
       std::size_t before = 0;
       do {

@@ -11,13 +11,13 @@
 namespace lockstep {
 
 struct HelperOptions {
-  std::filesystem::path folder = {};  ///< where it runs; empty: here
+  std::filesystem::path folder = {};  ///< working directory; empty: the current one
   bool with_errors = false;           ///< its stderr is part of its output, not thrown away
 };
 
 /// A short program (gnuplot, squeue, a launcher that only tries a host) that runs beside this one,
-/// started by start_program(). It and what it starts are a process group of their own. Local: no
-/// other rank waits for it.
+/// started by start_program(). It and its children are a separate process group. Local: no other
+/// rank waits for it.
 class HelperProgram {
  public:
   /// One that cannot be started has ended, with code 127.
@@ -28,12 +28,11 @@ class HelperProgram {
   HelperProgram(const HelperProgram&) = delete;
   HelperProgram& operator=(const HelperProgram&) = delete;
 
-  /// Reads what it says, until it has ended or `most` is over. True if it has ended.
+  /// Reads its output until it ends or `most` has passed. True if it has ended.
   bool wait(Seconds most);
-  /// What it has said so far; of more than 4 MiB the end.
+  /// Its output so far; above 4 MiB the end of it.
   [[nodiscard]] const std::string& output() const noexcept { return output_; }
-  /// Once it has ended: 128 + n after signal n, 127 if there is no such program, -1 if nobody
-  /// knows.
+  /// After it has ended: 128 + n after signal n, 127 if there is no such program, -1 if unknown.
   [[nodiscard]] int code() const noexcept { return code_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }
 
@@ -64,7 +63,7 @@ struct HelperEnd {
                                    const HelperOptions& options = {},
                                    const std::stop_token& stop = {});
 
-/// The exit code in what waitpid() has told: 128 + n after signal n.
+/// The exit code in waitpid()'s status: 128 + n after signal n.
 [[nodiscard]] int exit_code_of(int status) noexcept;
 
 }  // namespace lockstep

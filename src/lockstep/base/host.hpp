@@ -7,13 +7,14 @@ namespace lockstep {
 /// This machine's name, for messages; "unknown host" if it has none.
 [[nodiscard]] std::string host_name();
 
-/// What tells this start of this machine's system from any other; empty where /proc does not say.
+/// An id of this boot of this machine, unique among machines and boots; empty if /proc does not
+/// have it.
 [[nodiscard]] std::string boot_id();
 
-/// An environment variable; empty where it is not set.
+/// An environment variable; empty if it is not set.
 [[nodiscard]] std::string environment(const char* name);
 
-/// Most bytes of memory that this process, its libraries included, has held at a time so far.
+/// Peak memory of this process in bytes, including its libraries.
 [[nodiscard]] std::int64_t peak_resident_bytes() noexcept;
 
 }  // namespace lockstep

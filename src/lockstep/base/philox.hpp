@@ -16,7 +16,7 @@ struct Philox {
 
   using Block = std::array<std::uint32_t, 4>;
 
-  /// The four words of one counter. The parts of a counter say what the number is for: e.g.
+  /// The four words of one counter. The parts of a counter identify the purpose of the number: e.g.
   /// (element, global sample, step, stream).
   [[nodiscard]] constexpr Block operator()(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
                                            std::uint32_t c3) const {
@@ -39,8 +39,8 @@ struct Philox {
   }
 };
 
-/// A sequence over one Philox stream, for host code that draws numbers one after another
-/// (shuffles, initialisation).
+/// A sequence over one Philox stream, for host code that draws numbers one after another (shuffles,
+/// initialization).
 class PhiloxSequence {
  public:
   PhiloxSequence(std::uint64_t seed, std::uint64_t stream) : philox_(seed), stream_(stream) {}

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// C0 but for line ends and tabs, DEL, and C1.
+/// C0 except line ends and tabs, DEL, and C1.
 bool is_control(char32_t code) {
   return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }

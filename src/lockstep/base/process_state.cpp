@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 /// /proc/PID/stat from its third field on; empty if there is no such process. "PID (NAME) STATE
-/// ...": the name may hold anything, so look behind its last parenthesis.
+/// ...": the name may contain any characters, so parse from its last parenthesis.
 std::string stat_of(int pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;

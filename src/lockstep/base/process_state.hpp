@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// What a process was seen doing.
+/// An observed state of a process.
 enum class ProcessState : std::uint8_t {
   unknown,  ///< nobody has looked
   running,

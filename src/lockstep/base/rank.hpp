@@ -3,20 +3,20 @@
 
 namespace lockstep {
 
-/// A number that tells the ranks of a job apart, for what must differ between them but needs no
-/// group to talk (random numbers): 0 on rank 0, and the same on a rank in every run. Known from
-/// making a group on; 0 before, and in programs without ranks.
+/// A number that differs between the ranks of a job, for random numbers and other uses without a
+/// group: 0 on rank 0, and the same on a rank in every run. Known from making a group on; 0 before,
+/// and in programs without ranks.
 [[nodiscard]] std::uint64_t rank_identity() noexcept;
 
 /// Says which rank this process is. Called by the backend that knows.
 void set_process_rank(int rank) noexcept;
 
-/// Which of the ranks that are threads of this process the calling thread is, or works for; 0 where
-/// the process is a rank.
+/// The rank of the calling thread among the ranks that are threads of this process; 0 if the
+/// process is a rank.
 [[nodiscard]] int thread_rank() noexcept;
 
-/// While alive, this thread is rank `rank` of those that are threads of its process, or works for
-/// it.
+/// While it lives, this thread is rank `rank` of the ranks that are threads of its process, or
+/// works for it.
 class ThreadRank {
  public:
   explicit ThreadRank(int rank) noexcept;

@@ -19,7 +19,7 @@ namespace {
 
 std::string message_of(int error_number) { return std::generic_category().message(error_number); }
 
-/// What a file is that is none; "" for a regular file.
+/// The kind of a path that is not a file; "" for a regular file.
 std::string_view other_kind(mode_t mode) {
   if (S_ISREG(mode)) return "";
 

@@ -6,8 +6,8 @@
 namespace lockstep {
 
 /// A lock that is nearly always free: taking and leaving it costs two atomic operations (some 10 ns
-/// less than a std::mutex). Who finds it taken makes room for the holder. try_lock() by the holder
-/// itself returns false.
+/// less than a std::mutex). A thread that finds it taken lets the holder run. try_lock() by the
+/// holder itself returns false.
 class SpinLock {
  public:
   void lock() noexcept {

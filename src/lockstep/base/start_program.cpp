@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// What execvpe takes, for as long as `lines` live.
+/// execvpe's arguments, valid while `lines` live.
 std::vector<char*> pointers_to(std::vector<std::string>& lines) {
   std::vector<char*> pointers;
   for (std::string& line : lines) pointers.push_back(line.data());
@@ -35,8 +35,8 @@ std::vector<std::string> environment_with(const Environment& more) {
   return lines;
 }
 
-/// No handler of this process may run in the new one. What is ignored stays so, as SIGHUP under
-/// nohup, but for what programs are ended with.
+/// No handler of this process may run in the new one. Ignored signals stay ignored (SIGHUP under
+/// nohup), except those that end programs.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};
@@ -47,8 +47,8 @@ void reset_signals() {
   }
 }
 
-/// In the new process, which has this one's memory until it is another program, and so changes
-/// nothing there.
+/// Runs in the new process, which shares this one's memory until it executes the program, so it
+/// must not change memory.
 [[noreturn]] void become(char* const* words, char* const* environment, const char* folder,
                          const ProgramStart& start, const sigset_t& mask) {
   setpgid(0, 0);
@@ -75,8 +75,8 @@ int start_program(const std::vector<std::string>& command, const ProgramStart& s
   pthread_sigmask(SIG_SETMASK, &all, &mask);
   const int pid = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork): see become()
   if (pid == 0) become(arguments.data(), environment.data(), start.folder.c_str(), start, mask);
-  // Once more: ThreadSanitizer makes fork() of vfork(), and the new process may not have come so
-  // far.
+  // Repeated here: ThreadSanitizer turns vfork() into fork(), and the new process may not have done
+  // it yet.
   if (pid > 0) setpgid(pid, pid);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   return pid;

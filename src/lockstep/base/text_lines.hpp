@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// The first line in which two different texts differ, from each; "nothing more" from one that has
-/// ended.
+/// The first line in which two different texts differ, from each; "nothing more" for a text that
+/// has ended.
 [[nodiscard]] std::pair<std::string, std::string> first_differing_lines(const std::string& a,
                                                                         const std::string& b);
 

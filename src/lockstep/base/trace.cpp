@@ -19,7 +19,7 @@ std::atomic<bool> is_tracing{false};
 
 namespace {
 
-/// Written by its thread, read by whoever collects.
+/// Written by its thread, read by the collecting thread.
 struct Track {
   Track(std::size_t events, const char* of) : ring(events), thread(of), rank(thread_rank()) {}
 
@@ -36,7 +36,7 @@ struct Track {
     return copy;
   }
 
-  SpinLock lock;  // guards what follows
+  SpinLock lock;  // guards the members below
   std::vector<TraceEvent> ring;
   std::uint64_t written = 0;
   const char* thread;
@@ -44,7 +44,7 @@ struct Track {
 };
 
 struct Tracks {
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   int sessions = 0;
   std::size_t events = 0;
   std::vector<std::shared_ptr<Track>> all;
@@ -60,7 +60,7 @@ Tracks& tracks_of_process() {
 struct OwnTrack {
   const char* name = "thread";
   std::uint64_t period = 0;
-  std::shared_ptr<Track> track;  // nullptr: there was no memory
+  std::shared_ptr<Track> track;  // nullptr: out of memory
 };
 
 thread_local OwnTrack own;

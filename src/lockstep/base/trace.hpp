@@ -7,9 +7,9 @@
 
 #include <lockstep/base/clock.hpp>
 
-// Recording what the threads of this process do, and when. Off, which it is without a TraceSession,
-// a scope costs one branch on a relaxed atomic; on, it reads the clock twice and writes some 70
-// bytes into memory of its thread.
+// Records the activity of this process's threads over time. Off, which it is without a
+// TraceSession, a scope costs one branch on a relaxed atomic; on, it reads the clock twice and
+// writes some 70 bytes into memory of its thread.
 
 namespace lockstep {
 
@@ -21,17 +21,17 @@ struct TraceEvent {
   const char* detail = nullptr;  ///< which layer, which operation; nullptr: nothing
   std::int64_t number = -1;      ///< shown behind the name: "bucket 2"; below 0: none
   std::int64_t bytes = -1;       ///< below 0: none
-  /// 0: something that its thread did. Else something in flight, which may overlap with anything;
-  /// those of one number belong together, the one inside the other.
+  /// 0: something that its thread did. Otherwise an operation in flight, which may overlap with
+  /// others; events of one number belong together, one inside the other.
   std::uint64_t flight = 0;
   std::int32_t rank = -1;  ///< of this process's ranks; below 0: that of the thread
 };
 
-/// What a thread did, in the order in which it ended.
+/// A thread's events, in the order of their ends.
 struct TraceTrack {
   const char* thread = "";  ///< see name_thread
   std::vector<TraceEvent> events;
-  /// Older events gave way to newer ones: those that ended later than this are all there.
+  /// Newer events have replaced older ones: all events that ended later than this are present.
   std::int64_t complete_from_ns = 0;
 };
 
@@ -48,14 +48,14 @@ extern std::atomic<bool> is_tracing;
   return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
 }
 
-/// Adds an event to the calling thread's track, unless nobody traces. The first one of a thread
-/// allocates the track; where that fails, the thread has none.
+/// Adds an event to the calling thread's track, unless nobody traces. A thread's first event
+/// allocates the track; if that fails, the thread has none.
 void trace(const TraceEvent& event) noexcept;
 
 /// The text at an address that stays: the same one for equal texts.
 [[nodiscard]] const char* trace_name(std::string_view text);
 
-/// What the calling thread's track is called from now on: a literal.
+/// Names the calling thread's track from now on: a literal.
 void name_thread(const char* name) noexcept;
 
 /// Traces from its construction to its end.
@@ -90,13 +90,14 @@ class TraceScope {
 /// of the tracks goes with the last.
 class TraceSession {
  public:
-  /// The newest `events_a_thread` are kept (at least 1); of several sessions the first one's count.
+  /// The newest `events_a_thread` are kept (at least 1); with several sessions the first one's
+  /// count applies.
   explicit TraceSession(std::size_t events_a_thread);
   ~TraceSession();
   TraceSession(const TraceSession&) = delete;
   TraceSession& operator=(const TraceSession&) = delete;
 
-  /// The tracks of the calling thread's rank so far, in the order of their first events.
+  /// The tracks so far of the calling thread's rank, in the order of their first events.
   [[nodiscard]] std::vector<TraceTrack> tracks() const;
 };
 

@@ -6,7 +6,7 @@ namespace lockstep {
 /// The library's version, e.g. "0.1.0".
 [[nodiscard]] const char* version() noexcept;
 
-/// How this library was built, for reports: git commit, compiler, flags, -march value.
+/// The library's build, for reports: git commit, compiler, flags, -march value.
 struct BuildInfo {
   std::string git_commit, compiler, flags, arch;
 };

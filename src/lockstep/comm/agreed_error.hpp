@@ -12,7 +12,7 @@ struct AgreedFailure : Failure {
   int ranks = 0;            ///< size of the group that knows it; 0: all ranks of the job
   bool everywhere = false;  ///< every rank failed with this message
 
-  /// "rank 3 of 8 (node12): "; empty where every rank failed alike.
+  /// "rank 3 of 8 (node12): "; empty if every rank failed with the same error.
   [[nodiscard]] std::string prefix() const;
 };
 
@@ -21,7 +21,7 @@ struct AgreedFailure : Failure {
 template <class E>
 class Agreed : public E, public AgreedFailure {
  public:
-  /// Where all ranks find the same by themselves. The rest goes to E.
+  /// For errors that all ranks detect without communication. The rest goes to E.
   template <class... Rest>
   explicit Agreed(const std::string& sentence, const Rest&... rest) : E(sentence, rest...) {
     message = sentence;
@@ -42,7 +42,7 @@ class Agreed : public E, public AgreedFailure {
 };
 using AgreedError = Agreed<Error>;
 
-/// Whether what is being handled in a catch block is thrown by all ranks of a job of so many.
+/// True if all ranks of a job of this size throw the exception that a catch block is handling.
 [[nodiscard]] bool is_agreed_by_all(int ranks);
 
 /// "rank 3 of 8 (node12): ", or nothing in a group of one.

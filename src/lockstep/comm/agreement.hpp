@@ -29,7 +29,7 @@ struct AgreeOptions {
 };
 
 namespace detail {
-/// Throws if a rank failed. One all-reduce of 8 bytes where none did.
+/// Throws if a rank failed. Costs one all-reduce of 8 bytes if no rank threw.
 void agree_to_go_on(ProcessGroup& group, const std::optional<Failure>& mine,
                     const AgreeOptions& options);
 /// The same; returns every rank's bytes.
@@ -41,8 +41,8 @@ template <class Part>
 using ResultOf = std::remove_cvref_t<std::invoke_result_t<const Part&>>;
 }  // namespace detail
 
-/// Runs `part` on every rank; throws on all of them if it threw on any. Returns what `part`
-/// returned on each rank, in rank order; nothing if it returns nothing. Collective.
+/// Runs `part` on every rank; throws on all of them if it threw on any. Returns the results of
+/// `part` of all ranks, in rank order; nothing if `part` returns void. Collective.
 template <std::invocable Part>
 auto agree(ProcessGroup& group, const Part& part, const AgreeOptions& options = {}) {
   using T = detail::ResultOf<Part>;
@@ -58,8 +58,8 @@ auto agree(ProcessGroup& group, const Part& part, const AgreeOptions& options = 
   }
 }
 
-/// Runs `part` on rank `root` only; throws on all ranks if it threw there. Returns what it
-/// returned, on every rank. Collective.
+/// Runs `part` on rank `root` only; throws on all ranks if it threw there. Returns its result on
+/// every rank. Collective.
 template <std::invocable Part>
 auto agree(ProcessGroup& group, int root, const Part& part, const AgreeOptions& options = {}) {
   using T = detail::ResultOf<Part>;

@@ -73,10 +73,10 @@ void expect_rows(const Call& call, const Tensor& one, const Tensor& all, int ran
       one.dtype() == all.dtype() && all.dims() == one.dims() + 1 && all.size(0) == call.size;
   for (int d = 0; fits && d < one.dims(); ++d) fits = all.size(d + 1) == one.size(d);
   if (fits) return expect_in_place_or_apart(call, one, all, rank * one.numel());
-  throw ShapeError(fmt::format(
-      "{} over {} ranks between {} and {}: the one that holds every rank's part must have the "
-      "other's dtype, and its shape with a leading {}",
-      call.name, call.size, describe(one), describe(all), call.size));
+  throw ShapeError(
+      fmt::format("{} over {} ranks between {} and {}: the tensor that holds every rank's part "
+                  "must have the other's dtype, and its shape behind a leading {}",
+                  call.name, call.size, describe(one), describe(all), call.size));
 }
 
 void expect_apart(const Call& call, const Tensor& input, const Tensor& output) {
@@ -91,8 +91,8 @@ void expect_in_place_or_apart(const Call& call, const Tensor& part, const Tensor
                               std::int64_t begin) {
   if (part.data() == address_of(whole, begin) || !overlap(part, whole)) return;
   throw ShapeError(
-      fmt::format("{} between {} and {}: they overlap in memory, but not as a call in place has "
-                  "them, which is from element {} on",
+      fmt::format("{} between {} and {}: they overlap in memory, but a call in place needs the "
+                  "overlap to begin at element {}",
                   call.name, describe(part), describe(whole), begin));
 }
 
@@ -102,8 +102,8 @@ void expect_counts(const Call& call, std::span<const std::int64_t> counts) {
     return;
   }
   throw ShapeError(
-      fmt::format("{} with counts [{}]: {} of them are needed, one a rank, none negative",
-                  call.name, fmt::join(counts, ", "), call.size));
+      fmt::format("{} with counts [{}]: it needs {} counts, one per rank, none negative", call.name,
+                  fmt::join(counts, ", "), call.size));
 }
 
 void expect_total(const Call& call, const Argument& t, std::span<const std::int64_t> counts) {
@@ -114,7 +114,7 @@ void expect_total(const Call& call, const Argument& t, std::span<const std::int6
 
 void expect_row_a_rank(const Call& call, const Argument& t) {
   if (t.tensor.dims() >= 1 && t.tensor.size(0) == call.size) return;
-  throw ShapeError(fmt::format("{}: {} is {}, but {} ranks make as many rows", call.name, t.name,
+  throw ShapeError(fmt::format("{}: {} is {}, but {} ranks need as many rows", call.name, t.name,
                                describe(t.tensor), call.size));
 }
 
@@ -126,7 +126,7 @@ std::vector<std::int64_t> expect_share(const Call& call, const Argument& part,
   const std::int64_t rows = counts[static_cast<std::size_t>(call.rank)];
   const Tensor& t = part.tensor;
   if (t.dims() < 1 || t.size(0) != rows) {
-    throw ShapeError(fmt::format("{}: {} is {}, but the count of rank {} is {} rows", call.name,
+    throw ShapeError(fmt::format("{}: {} is {}, but rank {}'s count is {} rows", call.name,
                                  part.name, describe(t), call.rank, rows));
   }
   auto elements = element_counts(t, counts);

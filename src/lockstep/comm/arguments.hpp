@@ -4,19 +4,19 @@
 
 #include <lockstep/comm/operation.hpp>
 
-// What a call's arguments must be. Each function throws ShapeError naming the call and what does
-// not fit. Private to the layer.
+// The checks of a call's arguments. Each function throws ShapeError, which names the call and the
+// argument at fault. Private to the layer.
 
 namespace lockstep {
 
-/// Where a call is made: for the messages.
+/// The name of the call and the calling rank, for messages.
 struct Call {
   const char* name;
   int rank;
   int size;
 };
 
-/// A tensor, and what messages call it: "its input".
+/// A tensor and its name in messages: "its input".
 struct Argument {
   const char* name;
   const Tensor& tensor;
@@ -26,7 +26,7 @@ struct Argument {
 inline void expect_defined(const Call& call, const Argument& argument) {
   if (!argument.tensor.defined()) refuse_undefined(call, argument);
 }
-/// Where the call's tensors lie; the host if it has none. Throws unless that is one device.
+/// The device of the call's tensors; the host if it has none. Throws unless that is one device.
 [[nodiscard]] Device common_device(const Operation& operation);
 void expect_root(const Call& call, int root);
 void expect_peer(const Call& call, int peer, int tag);
@@ -38,7 +38,8 @@ void expect_apart(const Call& call, const Tensor& input, const Tensor& output);
 /// Not the same memory, or in place: `part` is just that of `whole` from element `begin` on.
 void expect_in_place_or_apart(const Call& call, const Tensor& part, const Tensor& whole,
                               std::int64_t begin);
-/// `all` is [size, ...one.shape()], of one's dtype; `one` is row `rank` of it, or apart.
+/// `all` is [size, ...one.shape()], of one's dtype; `one` is row `rank` of it, or does not overlap
+/// it.
 void expect_rows(const Call& call, const Tensor& one, const Tensor& all, int rank);
 /// The leading dimension of `t` is the number of ranks.
 void expect_row_a_rank(const Call& call, const Argument& t);
@@ -47,10 +48,11 @@ void expect_row_a_rank(const Call& call, const Argument& t);
 void expect_counts(const Call& call, std::span<const std::int64_t> counts);
 /// The leading dimension of `t` is the sum of `counts`.
 void expect_total(const Call& call, const Argument& t, std::span<const std::int64_t> counts);
-/// Same dtype and same shape but for the leading dimension.
+/// Checks that dtype and shape agree, except for the leading dimension.
 void expect_same_rows(const Call& call, const Tensor& a, const Tensor& b);
-/// `part` is this rank's of the rows that `counts` say, and, if this rank has it, `whole` all of
-/// them; `part` lies there in it, or apart. Returns the counts in elements.
+/// `part` holds this rank's share of the rows that `counts` define, and `whole`, on ranks that have
+/// it, holds all of them; `part` is this rank's rows of `whole`, or does not overlap it. Returns
+/// the counts in elements.
 [[nodiscard]] std::vector<std::int64_t> expect_share(const Call& call, const Argument& part,
                                                      const Argument& whole,
                                                      std::span<const std::int64_t> counts);

@@ -9,7 +9,8 @@ inline constexpr const char* serving_label = "serving";
 /// verdicts: with CallLabel label("bucket", 2) they read "all_reduce(sum) #17 (bucket 2, ...)".
 class CallLabel {
  public:
-  /// `what` is kept by address, and shown up to 25 characters; a number below 0 is not shown.
+  /// `what` is stored as a pointer, and its first 25 characters are shown; a negative number is not
+  /// shown.
   explicit CallLabel(const char* what, int number = -1) noexcept;
   ~CallLabel();
   CallLabel(const CallLabel&) = delete;
@@ -17,7 +18,7 @@ class CallLabel {
 
   [[nodiscard]] const char* what() const noexcept { return what_; }
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// This thread's innermost; nullptr if there is none.
+  /// The innermost label of this thread; nullptr without one.
   [[nodiscard]] static const CallLabel* current() noexcept;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What is remembered of a call, and shown to other processes: plain bytes, no pointers.
+/// The record of a call that is kept and shown to other processes: plain bytes, no pointers.
 struct CallRecord {
   Operation::Kind kind = Operation::Kind::barrier;
   ReduceOp op = ReduceOp::sum;
@@ -17,7 +17,7 @@ struct CallRecord {
   std::int32_t root = 0;  ///< or the peer of a message
   std::int32_t tag = 0;
   std::uint64_t sequence = 0;
-  Shape shape;  ///< of what the rank brings, or of what it gets where it brings nothing
+  Shape shape;  ///< of the rank's input, or of its output if it has no input
 };
 [[nodiscard]] CallRecord record_of(const Operation& operation) noexcept;
 
@@ -26,7 +26,7 @@ struct CallRecord {
 /// The same with reduction and root: "all_reduce(sum) #17 of f32[21840]".
 [[nodiscard]] std::string describe_fully(const CallRecord& call);
 
-/// Where two calls with one number differ: "dtype and shape".
+/// The fields in which two calls with one number differ: "dtype and shape".
 [[nodiscard]] std::string differences(const CallRecord& a, const CallRecord& b);
 
 /// "rank 1 called all_reduce(max) #3 of f32[8], another reduction".

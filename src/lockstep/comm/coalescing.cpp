@@ -67,7 +67,7 @@ bool lie_on_devices(std::span<const P2POp> messages) {
 
 Coalescing::Coalescing(ProcessGroup& group) : group_(&group) {
   if (group.coalescing_thread_.load() != std::thread::id()) {
-    throw Error("a Coalescing was made on a group that already has one: end it first.");
+    throw Error("a Coalescing was made on a group that already has an open one: end that first.");
   }
   group.begin_batch();
   group.coalescing_ = this;

@@ -34,8 +34,7 @@ struct P2POp {
   int peer;
   int tag = 0;
 };
-/// Starts all of them; their order does not matter, so that ranks that all send first do not lock
-/// each other up.
+/// Starts all of them; their order does not matter, so ranks that all send first do not deadlock.
 [[nodiscard]] Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@ namespace lockstep {
 void declare(DeckTable& table, GroupOptions& options) {
   double seconds = std::chrono::duration<double>(options.timeout).count();
   table.key("timeout", seconds,
-            {.doc = "how long a rank waits for the others before it gives up",
+            {.doc = "how long a rank waits for the others before the operation fails",
              .unit = "s",
              .min = 0.001,
              .max = 1e6});
@@ -15,30 +15,30 @@ void declare(DeckTable& table, GroupOptions& options) {
                 {"hash", Contract::hash},
                 {"full", Contract::full},
                 {"late", Contract::late}},
-               "what is compared between ranks before any of them reads a collective's result: "
-               "nothing; operation, dtype, size, reduction and root; or shapes too. \"late\" is "
-               "\"hash\", but what NCCL carries out is compared while it runs");
-  table.choice("progress", options.progress,
-               {{"poll", Progress::poll}, {"thread", Progress::thread}},
-               "what moves communication on during backward: calls between layers, or a thread");
+               "fields of a collective that ranks compare before any of them reads its result: "
+               "none; operation, dtype, size, reduction and root (hash); or shapes too. \"late\" "
+               "is \"hash\", but NCCL's operations are compared while they run");
+  table.choice(
+      "progress", options.progress, {{"poll", Progress::poll}, {"thread", Progress::thread}},
+      "progress of communication during backward: by calls between layers, or by a thread");
   table.key("shared_memory", options.shared_memory,
             {.doc = "ranks of one machine communicate through shared memory instead of MPI"});
   table.key("pretended_nodes", options.pretended_nodes,
-            {.doc = "sizes of the nodes that ranks are taken for, in rank order, to try on one "
-                    "machine what happens between several: [2, 2] on 4 ranks; empty: nodes are "
-                    "machines",
+            {.doc = "sizes of pretended nodes, in rank order, to try multi-node algorithms on one "
+                    "machine: [2, 2] on 4 ranks; empty: nodes are machines",
              .min = 1,
              .max = 1e6});
-  table.key("cuda_aware_mpi", options.cuda_aware_mpi,
-            {.doc = "MPI is given addresses on GPUs, where nothing is reduced; for an MPI that is "
-                    "built for that"});
+  table.key(
+      "cuda_aware_mpi", options.cuda_aware_mpi,
+      {.doc =
+           "pass GPU addresses to MPI in operations without a reduction; needs a GPU-aware MPI"});
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 
 void declare(DeckTable& table, FlightOptions& options) {
   table.key("dir", options.dir,
-            {.doc = "folder of the node itself, for the ring of each rank's newest operations; "
-                    "empty: $TMPDIR, else /dev/shm"});
+            {.doc = "node-local folder for each rank's ring file of its newest operations; empty: "
+                    "$TMPDIR, else /dev/shm"});
 }
 
 }  // namespace lockstep

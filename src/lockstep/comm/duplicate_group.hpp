@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// A group of the same ranks as `group`, as MPI_Comm_dup makes one: for calls ordered independently
-/// of those on `group`, such as a layer's amid the forward. Made at the first call and the same one
-/// ever after, so that all who ask for it share one order; closed with `group`. Collective.
+/// A group of the same ranks as `group`, like MPI_Comm_dup: for calls ordered independently of this
+/// group's, e.g. by layers inside forward. The first call makes it and later calls return it, so
+/// all users share one order; closed with `group`. Collective.
 [[nodiscard]] std::shared_ptr<ProcessGroup> duplicate_of(ProcessGroup& group);
 
 }  // namespace lockstep

@@ -6,12 +6,12 @@
 namespace lockstep {
 
 /// One rank of a group of any size whose other ranks do not exist: plans, samplers and whole
-/// trainers of rank 3071 of 4,096 run on a laptop. Arguments are checked as by every backend, and
-/// every operation is over at once, as if the other ranks had brought what this one brings, and
-/// passed the same colour and key to split(): all_reduce leaves the tensor as it is, all_gather
-/// fills every rank's place with the caller's input; what only another rank could have brought
-/// (broadcast, scatter, recv) leaves the output as it is, and recv() returns -1. Numbers that
-/// depend on the others are therefore wrong; shapes, counts and orders are right.
+/// trainers of rank 3071 of 4,096 run on a laptop. Arguments are checked as by every backend. Every
+/// operation completes at once, as if the other ranks had passed this rank's input, and its colour
+/// and key to split(). all_reduce leaves the tensor as it is; all_gather fills every rank's place
+/// with the caller's input. Operations whose result only another rank could supply (broadcast,
+/// scatter, recv) leave the output as it is, and recv() returns -1. So values that depend on other
+/// ranks are wrong; shapes, counts and orders are right.
 class FakeGroup final : public ProcessGroup {
  public:
   /// Throws InputError unless 0 <= rank < size.
@@ -21,7 +21,7 @@ class FakeGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return size_; }
   [[nodiscard]] const char* backend() const noexcept override { return "fake"; }
 
-  /// What this rank would have sent so far.
+  /// Operations and bytes that this rank would have sent so far.
   struct Traffic {
     std::int64_t operations = 0;  ///< barriers included
     std::int64_t bytes = 0;       ///< of the tensors that it brought to them

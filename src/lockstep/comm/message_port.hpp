@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// The messages of a group as servers receive them, such as rpc: of any length, from any rank, and
-/// awaited without a deadline by a thread that sleeps meanwhile. A view of the group, which
-/// outlives it; they are sent by ProcessGroup::isend. Thread-safe as the group's messages are.
+/// The messages of a group as servers (rpc) receive them: of any length, from any rank, awaited
+/// without a deadline by a sleeping thread. A view of the group, which outlives it; they are sent
+/// by ProcessGroup::isend. Thread-safe as the group's messages are.
 class MessagePort {
  public:
   explicit MessagePort(ProcessGroup& group) noexcept : group_(&group) {}
@@ -23,10 +23,11 @@ class MessagePort {
   }
 
   /// Wakes ranks on other machines too: a message from another machine is announced by a datagram
-  /// (UDP). Without one, or where it is lost, a sleeping rank finds the message when it polls next,
-  /// after 2 ms at most. Each rank tells the others how long it polls after a message (`awake`), as
-  /// it needs no datagram then. With `by_datagrams` = false a rank opens no socket: nobody wakes
-  /// it, and it wakes nobody. Before the first message. Collective; arguments may differ.
+  /// (UDP). Without a wake-up, or if it is lost, a sleeping rank finds the message at its next
+  /// poll, after 2 ms at most. Each rank tells the others how long it polls after a message
+  /// (`awake`), as it needs no datagram then. With `by_datagrams` = false a rank opens no socket:
+  /// nobody wakes it, and it wakes nobody. Before the first message. Collective; arguments may
+  /// differ.
   void enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) const;
 
  private:

@@ -6,9 +6,8 @@ namespace lockstep {
 
 class ProcessGroup;
 
-/// Who sits where: the machines of a group and the ranks on each. Ranks whose machines have the
-/// same name sit together, which is also how MPICH decides; never taken from a launcher's
-/// environment.
+/// The machines of a group and the ranks on each. Ranks whose machines have the same name share a
+/// node, as MPICH also decides; a launcher's environment is never used.
 class NodeLayout {
  public:
   NodeLayout() = default;
@@ -25,12 +24,12 @@ class NodeLayout {
   [[nodiscard]] const std::string& host_of(int rank) const {
     return hosts_[static_cast<std::size_t>(node_of(rank))];
   }
-  /// The rank's number among those of its machine, and how many there are.
+  /// The rank's number among the ranks of its machine, and their count.
   [[nodiscard]] int local_rank(int rank) const;
   [[nodiscard]] int local_size(int rank) const {
     return static_cast<int>(ranks_on(node_of(rank)).size());
   }
-  /// One rank of each machine answers for it: its first.
+  /// One rank of each machine, its first, represents it.
   [[nodiscard]] bool is_leader(int rank) const { return ranks_on(node_of(rank)).front() == rank; }
 
  private:

@@ -8,12 +8,12 @@
 #include <lockstep/comm/process_group.hpp>
 
 // Collectives on bytes of any length and on single numbers: for settings, names and totals, not for
-// what is timed.
+// performance-critical data.
 
 namespace lockstep {
 
-/// The bytes that a rank brings to one of these collectives, or why it has none. Its rank is then
-/// named by the InputError that the collective throws on every rank.
+/// The bytes that a rank contributes to one of these collectives, or the reason why it has none.
+/// Its rank is then named by the InputError that the collective throws on every rank.
 struct ObjectBytes {
   ObjectBytes() = default;
   template <std::convertible_to<std::string> Text>
@@ -25,7 +25,7 @@ struct ObjectBytes {
   }
 
   std::string bytes;    ///< or the reason
-  bool failed = false;  ///< there are none
+  bool failed = false;  ///< no bytes
 };
 
 /// Rank `root`'s bytes on every rank. Collective.
@@ -49,7 +49,7 @@ struct ObjectBytes {
 [[nodiscard]] std::string scatter_object(ProcessGroup& group,
                                          const std::vector<std::string>& objects, int root);
 
-/// "rank 1 of 4 cannot send its object: ...", of `who` and the reason.
+/// "rank 1 of 4 cannot send its object: ...", from `who` and the reason.
 [[nodiscard]] std::string cannot_send_object(const std::string& who, const std::string& reason);
 
 /// The reduction of one number, on every rank. Collective.

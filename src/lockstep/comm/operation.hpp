@@ -30,7 +30,7 @@ struct Operation {
   int root = 0;                 ///< of rooted collectives; of messages: the peer, or any_source
   int tag = 0;                  ///< of messages
   Device device;                ///< that the caller's tensors lie on
-  Tensor input;                 ///< what this rank brings; not defined where it brings nothing
+  Tensor input;                 ///< this rank's input; undefined where it has none
   Tensor output;  ///< what it gets; the same memory as input for calls in place; not defined for a
                   ///< message of any length
   /// Elements of input for, and of output from, each rank, one after the other. Empty: equal
@@ -63,7 +63,7 @@ struct Block {
   return block_of(operation.output_counts, operation.output.numel(), size, rank);
 }
 
-/// Where an element of `t` lies, on its device.
+/// The address of an element of `t`, on its device.
 [[nodiscard]] inline std::byte* address_of(const Tensor& t, std::int64_t element = 0) noexcept {
   return static_cast<std::byte*>(t.data()) +
          element * static_cast<std::int64_t>(size_of(t.dtype()));
@@ -78,8 +78,8 @@ struct Block {
 /// `count` elements of `t` from `begin`, as a flat tensor over the same memory.
 [[nodiscard]] Tensor elements_of(const Tensor& t, Block block);
 
-/// What all ranks' calls must have in common, in 64 bits: kind, reduction, root, dtype, counts;
-/// with `shapes`, also the shapes of what they bring, where these must be equal.
+/// A 64-bit hash of the fields in which all ranks' calls must agree: kind, reduction, root, dtype,
+/// counts; with `shapes`, also the shapes of inputs that must be equal.
 [[nodiscard]] std::uint64_t fingerprint_of(const Operation& operation, bool shapes) noexcept;
 
 [[nodiscard]] constexpr const char* name_of(Operation::Kind kind) noexcept {
@@ -90,7 +90,7 @@ struct Block {
   return index < names.size() ? names[index] : "unknown operation";
 }
 
-/// What a call on a group that has failed or was closed says. `rank_name` is "rank 1 of 4
+/// The message of a call on a group that has failed or was closed. `rank_name` is "rank 1 of 4
 /// (node12)".
 [[nodiscard]] std::string refusal(const std::string& rank_name, const std::string& reason);
 

@@ -106,7 +106,7 @@ template <class T>
   return bytes;
 }
 
-/// Throws Error where `bytes` are not those of one T.
+/// Throws Error if `bytes` are not those of one T.
 template <std::default_initializable T>
 [[nodiscard]] T unpacked(std::string_view bytes) {
   T value{};

@@ -280,9 +280,9 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int colour, int key) {
 std::shared_ptr<ProcessGroup> ProcessGroup::new_subgroups(int group_size) {
   if (rank() < 0) refuse_outside(*this, "new_subgroups");
   if (group_size < 1 || size() % group_size != 0) {
-    throw InputError(
-        fmt::format("new_subgroups of {} ranks: a group of {} has no equal parts of so many",
-                    group_size, size()));
+    throw InputError(fmt::format(
+        "new_subgroups of {} ranks: a group of {} ranks does not divide into parts of this size",
+        group_size, size()));
   }
   return split(rank() / group_size, rank() % group_size);
 }

@@ -22,36 +22,36 @@ inline constexpr int any_source = -1;
 /// Tags of messages are 0 to message_tags - 1.
 inline constexpr int message_tags = 1 << 17;
 
-/// An ordered set of ranks that talk to each other and to nobody else. Beside it stand batches
+/// An ordered set of ranks that communicate with each other. Beside it stand batches
 /// (coalescing.hpp), messages for servers (message_port.hpp) and a group's duplicate
 /// (duplicate_group.hpp).
 ///
 /// Contract: all ranks make the same collective calls in the same order with equal shapes, dtypes,
 /// roots and reductions; several operations may be in flight. A group of one needs no launcher, so
-/// callers never ask "am I distributed?". One thread per group at a time; messages (of an nccl
-/// group those of the host) may be sent, received and awaited by several, alone and in batches,
-/// where threads may communicate at all (rpc does).
+/// callers never ask "am I distributed?". One thread per group at a time. Several threads may send,
+/// receive and await messages (of an nccl group: host messages), alone and in batches, where
+/// threads may communicate at all (rpc does).
 ///
 /// Every collective returns at once, with a Work; its tensors are off limits until wait().
-/// Arguments are checked before anything is sent: ShapeError says what does not fit. Tensors may be
-/// empty; any dtype, where no reduction is named. "Rows" are slices of the leading dimension, and
-/// `counts` of them, one a rank, are the same on every rank.
+/// Arguments are checked before anything is sent: ShapeError names the argument at fault. Tensors
+/// may be empty, and of any dtype if there is no reduction. "Rows" are slices of the leading
+/// dimension. `counts`, one number of rows per rank, are the same on every rank.
 ///
-/// Devices: the tensors of a call lie on one device, and those of a collective on the same kind of
-/// device on every rank. The mpi and the threads backend move what lies on a device through pinned
-/// memory of the host, with the host's bits: the call goes on once the current stream has come to
-/// it, wait() returns when the host is done and lets the current stream wait for the copy back.
+/// Devices: the tensors of a call are on one device, and those of a collective on the same kind of
+/// device on every rank. The mpi and the threads backend move device data through pinned host
+/// memory, with the host's bits. The call starts once the current stream has reached it; wait()
+/// returns when the host has finished and makes the current stream wait for the copy back.
 ///
 /// Failure: a time-out or a failed peer poisons the group. Later calls throw CommError at once, and
 /// the buffers of unfinished operations stay alive for the life of the process, because MPI may
-/// still write to them. The library only throws; whoever owns main() decides what happens next.
+/// still write to them. The library only throws; main() decides what happens next.
 ///
 /// Lifetime: close() is collective; the destructor is local and never communicates.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  /// In [0, size()); -1 for who got this group and is not in it (new_group).
+  /// In [0, size()); -1 on a rank that is not a member (new_group).
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;  ///< at least 1
   [[nodiscard]] virtual const char* backend()
@@ -114,47 +114,47 @@ class ProcessGroup {
   /// and number of elements. Messages of one sender and tag are received in the order in which they
   /// were sent, whatever their dtypes. 0 <= tag < message_tags.
   [[nodiscard]] Work isend(const Tensor& t, int peer, int tag = 0);
-  /// `peer` may be any_source; Work::source() tells who it was. Throws CommError, from wait(), if
+  /// `peer` may be any_source; Work::source() returns the sender. Throws CommError, from wait(), if
   /// the message that came has another length or dtype; it is not written to `t` then. Receives of
   /// several dtypes may be pending under one tag, if they are started in the order of the sends.
-  /// Started in another order they fail, except that an mpi group may find for each of them a later
-  /// message of its own dtype: which of the two happens is a matter of timing.
+  /// Receives started in another order fail, except that an mpi group may find a later message of
+  /// the right dtype for each of them: which of the two happens depends on timing.
   [[nodiscard]] Work irecv(const Tensor& t, int peer, int tag = 0);
   void send(const Tensor& t, int peer, int tag = 0) { isend(t, peer, tag).wait(); }
   /// Returns the sender's rank.
   int recv(const Tensor& t, int peer, int tag = 0);
 
-  /// The group of the given ranks of this one, in that order. On the other ranks a group that they
-  /// are not in: its rank() is -1, size() and ranks() tell of the members, close() is allowed, and
-  /// every other call throws Error saying so. Collective over this group, with the same `ranks`
-  /// everywhere: else InputError on every rank.
+  /// The group of the given ranks of this one, in that order. Other ranks get a group of which they
+  /// are not members: its rank() is -1, size() and ranks() describe the members, close() is
+  /// allowed, and every other call throws Error. Collective over this group. `ranks` must be the
+  /// same everywhere: else InputError on every rank.
   [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(ListView<int> ranks);
-  /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
-  /// colour gets a group of nobody, as new_group gives. Collective.
+  /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a rank with
+  /// a negative colour gets a group without members. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key);
   /// This rank's of the groups of `group_size` neighbours: ranks 0 to group_size - 1, the next as
   /// many, and so on. Throws InputError unless size() is a multiple of it. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> new_subgroups(int group_size);
 
-  /// What the members are called in the group that was not made from another one, in their order
-  /// here: their global ranks. 0 to size() - 1 in that group itself.
+  /// The members' global ranks (their ranks in the outermost parent group), in this group's order.
+  /// 0 to size() - 1 in that group itself.
   [[nodiscard]] std::vector<int> ranks() const;
   /// The global rank of rank `rank` of this group; throws InputError if there is none.
   [[nodiscard]] int global_rank(int rank) const;
-  /// The rank here of who has this global rank; throws InputError for who is not in this group.
+  /// The rank in this group of a global rank; throws InputError if it is not a member.
   [[nodiscard]] int group_rank(int global_rank) const;
 
-  /// A tensor whose collectives are handled in place within a node, several times faster than
-  /// through MPI: its memory can be read by the other ranks of this machine. Elements are zero. An
-  /// ordinary tensor on every rank, with one warning, where shared memory is short. Collective,
-  /// with equal arguments; the memory goes with the group and the last tensor.
+  /// A tensor whose collectives work in place within a node, several times faster than through MPI:
+  /// the other ranks of this machine can read its memory. Elements are zero. Returns an ordinary
+  /// tensor on every rank, with one warning, if shared memory is short. Collective, with equal
+  /// arguments; the memory goes with the group and the last tensor.
   [[nodiscard]] virtual Tensor shared_buffer(const Shape& shape, DType dtype);
 
   [[nodiscard]] virtual WaitTimes wait_times() const noexcept { return {}; }
 
-  /// Releases what the group and its duplicate (duplicate_of) hold: communicators. Collective; they
-  /// are unusable afterwards. Groups made of it are closed before it: some MPIs' MPI_Comm_free
-  /// waits for others.
+  /// Releases the communicators of the group and its duplicate (duplicate_of). Collective; they are
+  /// unusable afterwards. Close groups made from it first: some MPIs' MPI_Comm_free waits for other
+  /// ranks.
   void close();
 
  protected:
@@ -162,11 +162,10 @@ class ProcessGroup {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  /// What a backend is: starts one operation whose arguments have been checked.
+  /// A backend implements this: it starts one operation whose arguments have been checked.
   [[nodiscard]] virtual Work start(Operation&& operation) = 0;
-  /// Called on all ranks: a group of `members`, which are ranks here, in the order that they are to
-  /// have; the same list on each of them. Empty on a rank that is in no new group: the result is
-  /// not looked at.
+  /// Called on all ranks with the same list: makes a group of `members` (ranks of this group), in
+  /// this order. Empty on a rank that is in no new group: the result is not looked at.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_subgroup(
       std::span<const int> members) = 0;
   /// Operations started between these belong to one Coalescing.
@@ -174,10 +173,10 @@ class ProcessGroup {
   virtual void end_batch() {}
   /// See MessagePort. Collective.
   virtual void enable_wakeup(std::chrono::microseconds /*awake*/, bool /*by_datagrams*/) {}
-  /// close(), of what is the backend's.
+  /// The backend's part of close().
   virtual void release() = 0;
-  /// For backends that leave some operations to another group, of the same ranks: whose global
-  /// ranks are then this one's.
+  /// For backends that delegate some operations to another group of the same ranks: takes
+  /// that group's global ranks.
   void take_global_ranks_of(const ProcessGroup& other) { global_ranks_ = other.global_ranks_; }
   [[nodiscard]] static Work start_on(ProcessGroup& group, Operation&& operation);
   [[nodiscard]] static std::shared_ptr<ProcessGroup> make_subgroup_of(ProcessGroup& group,
@@ -193,9 +192,9 @@ class ProcessGroup {
                                                        std::span<const int> of_the_others);
 
   class Coalescing* coalescing_ = nullptr;          // the batch that is being collected, if any
-  std::atomic<std::thread::id> coalescing_thread_;  // whose calls these are; id(): there is none
+  std::atomic<std::thread::id> coalescing_thread_;  // thread whose calls it collects; id(): none
   std::shared_ptr<ProcessGroup> duplicate_;         // which does not hold this one
-  std::vector<int> global_ranks_;                   // empty: those here
+  std::vector<int> global_ranks_;                   // empty: the same as in this group
 };
 
 }  // namespace lockstep

@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-/// How the ranks' elements become one. f16 and bf16 accumulate in f32 and are rounded once, over
-/// several nodes once more where each node's part leaves it (docs/reference/numerics.md); integer
-/// sums and products wrap around; for bool, sum and max mean "any", product and min "all". min and
-/// max of floats are NaN where a rank brings NaN, and -0 lies below +0; on devices NCCL decides
+/// The reduction of the ranks' elements. f16 and bf16 accumulate in f32 and are rounded once; over
+/// several nodes, each node's partial result is rounded too (docs/reference/numerics.md). Integer
+/// sums and products wrap around. For bool, sum and max mean "any", product and min "all". min and
+/// max of floats are NaN if a rank contributes NaN, and -0 is below +0; on devices NCCL decides
 /// both.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxor };
 

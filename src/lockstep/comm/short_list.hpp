@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// A list of which the first `few` elements need no allocation.
+/// A list whose first `few` elements need no allocation.
 template <class T, std::size_t few>
 class ShortList {
  public:
@@ -24,7 +24,7 @@ class ShortList {
 
  private:
   std::array<T, few> few_{};
-  std::vector<T> many_;  // all of them, once there are more
+  std::vector<T> many_;  // all elements, once there are more than `few`
   std::size_t count_ = 0;
 };
 

@@ -25,11 +25,12 @@ void expect_same_members(ProcessGroup& group, std::span<const int> ranks) {
   const auto other =
       std::ranges::find_if(hashes, [&](std::uint64_t hash) { return hash != hashes.front(); });
   if (other == hashes.end()) return;
-  throw InputError(fmt::format(
-      "new_group takes the same list on all ranks of the group, but those of ranks 0 and {} differ "
-      "(this one, rank {} of {}, passed [{}]). Call it once for each list, on all ranks, or use "
-      "split() for several groups at a time",
-      other - hashes.begin(), group.rank(), group.size(), fmt::join(ranks, ", ")));
+  throw InputError(
+      fmt::format("new_group takes the same list on all ranks of the group, but ranks 0 and {} "
+                  "passed different lists (this one, rank {} of {}, passed [{}]). Call it once for "
+                  "each list, on all ranks, or use "
+                  "split() for several groups at a time",
+                  other - hashes.begin(), group.rank(), group.size(), fmt::join(ranks, ", ")));
 }
 
 void expect_members(std::span<const int> ranks, int size) {
@@ -40,7 +41,7 @@ void expect_members(std::span<const int> ranks, int size) {
       std::ranges::adjacent_find(sorted) == sorted.end()) {
     return;
   }
-  throw InputError(fmt::format("new_group takes different ranks of 0 to {}, one at least, not [{}]",
+  throw InputError(fmt::format("new_group takes one or more different ranks from 0 to {}, not [{}]",
                                size - 1, fmt::join(ranks, ", ")));
 }
 
@@ -60,9 +61,8 @@ void refuse_outside(const ProcessGroup& group, const char* call) {
   const auto* outside = dynamic_cast<const OutsideGroup*>(&group);
   const std::string who = outside ? fmt::format("rank {}", outside->who()) : "this rank";
   throw Error(
-      fmt::format("{}: {} is not in this group, which has ranks [{}]: it got it from new_group or "
-                  "split, and may "
-                  "only ask who is in it. Call this where group->rank() >= 0",
+      fmt::format("{}: {} is not in this group, which has ranks [{}]: it may only ask for the "
+                  "group's members. Call this only where group->rank() >= 0",
                   call, who, fmt::join(group.ranks(), ", ")));
 }
 

@@ -9,17 +9,17 @@ namespace lockstep {
 /// Throws InputError, on every rank, unless all of them pass the same `ranks`. Collective.
 void expect_same_members(ProcessGroup& group, std::span<const int> ranks);
 
-/// Throws InputError unless `ranks` are different ranks of a group of `size`, one at least.
+/// Throws InputError unless `ranks` are one or more different ranks of a group of `size`.
 void expect_members(std::span<const int> ranks, int size);
 
 /// The ranks of `group` that passed this rank's colour to split(), ordered by key, then by rank;
 /// empty if it is negative. Collective.
 [[nodiscard]] std::vector<int> members_of_split(ProcessGroup& group, int colour, int key);
 
-/// What new_group and split give to a rank that is not in the new group. Private to the layer.
+/// The group that new_group and split return on a rank that is not a member. Private to the layer.
 class OutsideGroup final : public ProcessGroup {
  public:
-  /// `who`: the rank in the group that it was made from.
+  /// `who`: the rank in the parent group.
   OutsideGroup(int who, int members) : who_(who), members_(members) {}
 
   [[nodiscard]] int rank() const noexcept override { return -1; }

@@ -3,8 +3,8 @@
 
 namespace lockstep {
 
-/// Whether several threads of this rank may communicate, each in a group of its own, and send and
-/// receive messages in one: everywhere but where MPI grants less than MPI_THREAD_MULTIPLE. Local.
+/// Whether several threads of this rank may communicate, each in its own group, and exchange
+/// messages in one group: true unless MPI grants less than MPI_THREAD_MULTIPLE. Local.
 [[nodiscard]] bool threads_may_communicate(const ProcessGroup& group);
 
 }  // namespace lockstep

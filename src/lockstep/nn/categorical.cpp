@@ -25,7 +25,7 @@ constexpr std::uint32_t categorical_stream = 0x43415445U;
 
 void expect_categories(const Variable& x) {
   if (x.shape().dims() < 1 || x.shape()[-1] < 1 || !is_floating(x.data().dtype())) {
-    throw ShapeError("Categorical takes floating [..., C] with one category at least, not " +
+    throw ShapeError("Categorical takes floating [..., C] with at least one category, not " +
                      describe(x.data()));
   }
 }
@@ -47,10 +47,10 @@ void expect_distributions(const Tensor& x, bool are_weights) {
     const double none = are_weights ? 0.0 : -std::numeric_limits<double>::infinity();
     if (numbers && largest > none) continue;
     throw InputError(fmt::format(
-        "Categorical: row {} is no distribution: {}", i / row.size(),
-        are_weights ? "weights are finite numbers from 0 on, and one of a row is above 0"
-                    : "logarithms of weights are numbers below infinity, and one of a row is above "
-                      "-infinity"));
+        "Categorical: row {} is not a distribution: {}", i / row.size(),
+        are_weights ? "weights must be finite and at least 0, with at least one above 0 per row"
+                    : "logits must be below infinity and not NaN, with at least one above "
+                      "-infinity per row"));
   }
 }
 

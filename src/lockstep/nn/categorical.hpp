@@ -13,9 +13,9 @@ class Categorical {
   [[nodiscard]] static Categorical from_logits(const Variable& logits);
   [[nodiscard]] static Categorical from_probs(const Variable& probs);
 
-  /// A category of each row, i64 [...]: another draw in every call on every rank, reproducible from
-  /// manual_seed; under a RandomContextGuard the same for a sample whatever rank draws it, where
-  /// rows are samples. Throws InputError for a row that is no distribution.
+  /// Samples one category per row, i64 [...]: every call on every rank draws new ones, reproducible
+  /// from manual_seed. Under a RandomContextGuard, where rows are samples, a sample's draw does not
+  /// depend on the rank that makes it. Throws InputError for a row that is no distribution.
   [[nodiscard]] Tensor sample() const;
   /// The same with random numbers of the caller's own.
   [[nodiscard]] Tensor sample(const RandomKey& key) const;
@@ -26,7 +26,7 @@ class Categorical {
   [[nodiscard]] Variable entropy() const;
 
   /// Normalised: [..., C]. For a weight of 0 it is the logarithm of the smallest normal number of
-  /// the dtype, for a logit of -inf -inf.
+  /// the dtype; for a logit of -inf it is -inf.
   [[nodiscard]] const Variable& log_probs() const noexcept { return log_probs_; }
 
  private:

@@ -8,12 +8,12 @@
 
 namespace lockstep::nn {
 
-/// One layer in the order in which forward comes to it.
+/// One layer, in the order in which forward runs it.
 struct LayerDescription {
   std::string name;             ///< dotted, as in state_dict()
   std::string type;             ///< its class: "Conv2d"
   Shape output;                 ///< for one sample, without the batch dimension
-  std::int64_t parameters = 0;  ///< elements of its own parameters, not of its children's
+  std::int64_t parameters = 0;  ///< elements of its own parameters, without its children's
   std::int64_t flops = 0;       ///< of the forward of one sample (FlopCounter), children's left out
 };
 
@@ -22,8 +22,8 @@ struct LayerDescription {
 /// mode of each module is put back.
 [[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample,
                                                             DType dtype = DType::f32);
-/// Of a model whose forward takes other inputs: `forward` runs it on one sample and returns what
-/// came out.
+/// For a model whose forward takes other inputs: `forward` runs it on one sample and returns the
+/// output.
 [[nodiscard]] std::vector<LayerDescription> describe_layers(
     Module& model, const std::function<Variable()>& forward);
 

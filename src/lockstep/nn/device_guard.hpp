@@ -3,8 +3,8 @@
 
 namespace lockstep::nn {
 
-/// While alive, modules made on this thread hold their parameters and buffers on `device`: what
-/// `with torch.device(...)` is for. Initial values are drawn on the host, so that they have the
+/// While it lives, modules made on this thread hold their parameters and buffers on `device`:
+/// PyTorch's `with torch.device(...)`. Initial values are drawn on the host, so that they have the
 /// same bits on every device.
 ///   const nn::DeviceGuard on_gpu({DeviceType::cuda, 0});
 ///   const auto model = nn::convnet({1, 28, 28}, 10);
@@ -19,7 +19,7 @@ class DeviceGuard {
   Device before_;
 };
 
-/// Where modules that are made on this thread hold their parameters.
+/// The device of parameters of modules that this thread makes.
 [[nodiscard]] Device default_device() noexcept;
 
 }  // namespace lockstep::nn

@@ -3,8 +3,8 @@
 
 namespace lockstep::nn {
 
-/// While alive, modules made on this thread hold their floating parameters and buffers in `dtype`
-/// (the same numbers, converted), where they would hold f32: what torch.set_default_dtype is for.
+/// While it lives, modules made on this thread hold their floating parameters and buffers in
+/// `dtype` (converted from f32) instead of f32: PyTorch's torch.set_default_dtype.
 ///   const nn::DTypeGuard double_precision(DType::f64);
 ///   const auto model = nn::convnet({1, 28, 28}, 10);  // every parameter is f64
 class DTypeGuard {
@@ -19,7 +19,7 @@ class DTypeGuard {
   DType before_;
 };
 
-/// What f32 parameters become on this thread.
+/// The dtype that replaces f32 for parameters on this thread.
 [[nodiscard]] DType default_dtype() noexcept;
 
 }  // namespace lockstep::nn

@@ -13,7 +13,7 @@ ForwardHook*& slot() noexcept {
 }  // namespace
 
 ForwardHook::ForwardHook() {
-  if (slot()) throw Error("there is a forward hook on this thread already; end that one first");
+  if (slot()) throw Error("this thread already has a forward hook; end that one first");
   slot() = this;
 }
 

@@ -21,19 +21,21 @@ ModelKinds& model_kinds() {
     add_model<ResNet50Options>(own, "resnet50", "ResNet-50: bottleneck blocks");
     add_model<ResNet101Options>(own, "resnet101", "ResNet-101: bottleneck blocks");
     add_model<ResNet152Options>(own, "resnet152", "ResNet-152: bottleneck blocks");
-    add_model<TransformerOptions>(own, "transformer", "an encoder of patches or of a sequence");
-    add_model<GptDeckOptions>(own, "gpt", "GPT-2, a decoder of tokens");
-    add_model<UNetOptions>(own, "unet", "convolutions that halve the field and double it again");
+    add_model<TransformerOptions>(own, "transformer",
+                                  "transformer encoder over patches or a sequence");
+    add_model<GptDeckOptions>(own, "gpt", "GPT-2, a decoder over tokens");
+    add_model<UNetOptions>(own, "unet",
+                           "U-Net: convolutions that halve the field's extents, then double them");
   });
   return kinds;
 }
 
 void declare(DeckTable& table, ModelOptions& options) {
   declare_kind(table, options.kind,
-               "which network; gpt learns tokens (data.kind), unet maps fields to fields, the "
-               "others take images or numbers");
+               "network; gpt trains on tokens (data.kind), unet maps fields to fields, the others "
+               "take images or numbers");
   table.key("freeze", options.freeze,
-            {.doc = "patterns of parameters' names, such as [\"layer1.*\"], that are not trained"});
+            {.doc = "name patterns of parameters that are not trained, e.g. [\"layer1.*\"]"});
 }
 
 void ModelFit::expect_numbers() const {

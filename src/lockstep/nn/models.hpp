@@ -8,7 +8,7 @@
 
 namespace lockstep::nn {
 
-/// The deck's [model] table: a network of one kind, and what all kinds have.
+/// The deck's [model] table: a network of one kind, and the options of all kinds.
 ///   nn::make_model({.kind = nn::MlpOptions{.hidden = {64}}}, sample, classes)
 struct ModelOptions {
   ModelKind kind;                   ///< MlpOptions ... of lockstep/nn/models/
@@ -16,8 +16,8 @@ struct ModelOptions {
 };
 void declare(DeckTable& table, ModelOptions& options);
 
-/// The model that `options` names, frozen where they say so. Throws InputError as freeze() does,
-/// and for sizes that do not fit together.
+/// The model that `options` describe, with its frozen parameters. Throws InputError as freeze()
+/// does, and for sizes that do not fit together.
 [[nodiscard]] std::shared_ptr<Module> make_model(const ModelOptions& options, const ModelFit& fit);
 [[nodiscard]] inline std::shared_ptr<Module> make_model(const ModelOptions& options,
                                                         const Shape& sample, const Shape& output,

@@ -22,8 +22,8 @@ Tensor as_guards_say(Tensor t) {
 
 Variable Module::forward(const Variable& /*x*/) {
   throw Error(
-      "this module has no forward() of one tensor: call the forward() it has of others, or the "
-      "modules in it (Sequential calls its modules one after another)");
+      "this module has no forward() that takes one tensor: call its forward() with the arguments "
+      "that it takes, or call its submodules (Sequential calls its modules one after another)");
 }
 
 Variable Module::operator()(const Variable& x) {
@@ -113,7 +113,7 @@ bool Module::forward_is_collective() const {
 
 void Module::to(DType dtype) const {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
-    throw ShapeError("a module's parameters become f32, bf16 or f16, not " +
+    throw ShapeError("a module's parameters can be converted to f32, bf16 or f16, not to " +
                      std::string(name_of(dtype)));
   }
   for (const Variable& parameter : parameters()) parameter.set_dtype(dtype);
@@ -145,7 +145,8 @@ void Module::name_layers(const std::string& prefix) {
 void Module::expect_new_name(const std::string& name) const {
   if (name.empty() || name.find('.') != std::string::npos) {
     throw Error("'" + name +
-                "' cannot name a part of a module: a name is not empty and has no dot");
+                "' cannot be the name of a parameter, buffer or submodule: a name must not be "
+                "empty or contain a dot");
   }
   const bool taken =
       std::ranges::any_of(parameters_, [&](const auto& p) { return p.name == name; }) ||
@@ -164,7 +165,7 @@ Variable Module::register_parameter(std::string name, Tensor data, const Placeme
 Variable Module::register_parameter(std::string name, const Variable& shared) {
   expect_new_name(name);
   if (!shared.requires_grad() || !shared.is_leaf()) {
-    throw Error("'" + name + "' cannot share a variable that is no parameter");
+    throw Error("'" + name + "' cannot share a variable that is not a parameter");
   }
   parameters_.push_back({std::move(name), shared, {}});
   return shared;

@@ -31,24 +31,23 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// By default throws Error: of a module whose own forward() takes other inputs than one tensor,
-  /// or none.
+  /// By default throws Error: for a module whose forward() does not take exactly one tensor.
   [[nodiscard]] virtual Variable forward(const Variable& x);
   /// forward(x), seen by this thread's ForwardHook: how containers call their parts.
   Variable operator()(const Variable& x);
 
-  /// Own parameters and those of sub-modules, in order of registration. One that stands under
+  /// Parameters of this module and its sub-modules, in order of registration. A parameter with
   /// several names (a module registered twice, a parameter that two modules share) is listed once,
   /// under the first.
   [[nodiscard]] std::vector<NamedParameter> named_parameters() const;
-  /// Those that require a gradient: what an optimizer takes of a model with frozen parts.
+  /// The parameters that require a gradient: for an optimizer of a model with frozen parts.
   [[nodiscard]] std::vector<NamedParameter> trained_parameters() const;
   [[nodiscard]] std::vector<Variable> parameters() const;
-  /// Elements of all parameters, each counted once, and of those that are not in a sub-module.
+  /// Elements of all parameters, each counted once, and of this module's own parameters.
   [[nodiscard]] std::int64_t parameter_count() const;
   [[nodiscard]] std::int64_t own_parameter_count() const;
 
-  /// Own buffers and those of sub-modules, in order of registration, those of a module registered
+  /// Buffers of this module and its sub-modules, in order of registration, a module registered
   /// twice once; the tensors are the model's.
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_buffers() const;
 
@@ -58,13 +57,13 @@ class Module {
   /// Copies into the model's tensors. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
-  /// Training mode (dropout acts) or evaluation mode, for this and all sub-modules.
+  /// Sets training mode (dropout is active) or evaluation mode, for this and all sub-modules.
   void train(bool on = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const noexcept { return training_; }
 
-  /// Whether forward calls on other ranks, as BatchNorm's does in training where several ranks
-  /// share a batch: a rank without samples must then run it too, with 0 of them.
+  /// True if forward communicates with other ranks, as BatchNorm's does in training when several
+  /// ranks share a batch: a rank without samples must then run it too, on an empty batch.
   [[nodiscard]] virtual bool forward_is_collective() const;
 
   void zero_grad() const;

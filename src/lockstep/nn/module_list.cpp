@@ -7,7 +7,7 @@
 namespace lockstep::nn {
 Module& ModuleList::operator[](std::size_t i) const {
   if (i >= size()) {
-    throw Error("ModuleList has " + std::to_string(size()) + " modules, and none of number " +
+    throw Error("ModuleList has " + std::to_string(size()) + " modules, and no index " +
                 std::to_string(i));
   }
   return *children()[i].second;

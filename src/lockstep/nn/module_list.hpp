@@ -9,7 +9,7 @@
 
 namespace lockstep::nn {
 
-/// Modules by number, "0", "1", ..., for a model of one's own that runs them itself.
+/// Modules by number, "0", "1", ..., for a model whose forward runs them itself.
 class ModuleList : public Module {
  public:
   ModuleList() = default;
@@ -20,11 +20,11 @@ class ModuleList : public Module {
     register_module(std::to_string(size()), std::move(module));
   }
   [[nodiscard]] std::size_t size() const noexcept { return children().size(); }
-  /// Throws Error if there is none.
+  /// Throws Error if there is no such module.
   [[nodiscard]] Module& operator[](std::size_t i) const;
 };
 
-/// Modules by name, likewise.
+/// The same, by name.
 class ModuleDict : public Module {
  public:
   using NamedModule = std::pair<std::string, std::shared_ptr<Module>>;
@@ -38,7 +38,7 @@ class ModuleDict : public Module {
   }
   [[nodiscard]] std::size_t size() const noexcept { return children().size(); }
   [[nodiscard]] bool contains(const std::string& name) const noexcept;
-  /// Throws Error if there is none.
+  /// Throws Error if there is no such module.
   [[nodiscard]] Module& operator[](const std::string& name) const;
 };
 

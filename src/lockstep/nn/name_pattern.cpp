@@ -36,7 +36,7 @@ void expect_some_fit(std::string_view pattern, const std::vector<NamedParameter>
     if (fits_pattern(pattern, parameter.name)) return;
     names.push_back(parameter.name);
   }
-  throw InputError(fmt::format("the pattern '{}' fits no parameter of the model. {}", pattern,
+  throw InputError(fmt::format("the pattern '{}' matches no parameter of the model. {}", pattern,
                                did_you_mean(pattern, names)));
 }
 

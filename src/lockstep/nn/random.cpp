@@ -101,13 +101,13 @@ RandomTape::Replay::~Replay() {
 
 RandomKey RandomTape::play() {
   if (played_ == size_)
-    throw Error("what is computed a second time draws more random numbers than the first time");
+    throw Error("recomputation draws more random numbers than the first computation");
   return keys_[played_++];
 }
 
 void RandomTape::record(const RandomKey& key) {
   if (size_ == keys_.size())
-    throw Error("what is to be computed a second time draws from more than 16 dropout layers");
+    throw Error("a recomputed block draws from more than 16 dropout layers");
   keys_[size_++] = key;
 }
 

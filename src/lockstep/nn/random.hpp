@@ -7,9 +7,9 @@
 
 namespace lockstep::nn {
 
-/// Starts the sequence from which this thread initialises parameters, numbers its dropout layers
-/// and draws their masks: two models built after the same manual_seed are equal, on every rank, and
-/// a loop run again after it draws the same masks.
+/// Starts the random sequence from which this thread initialises parameters, numbers its dropout
+/// layers and draws their masks. Two models built after the same manual_seed are equal, on every
+/// rank, and a loop repeated after it draws the same masks.
 void manual_seed(std::uint64_t seed);
 
 /// The draws of one training step as a function of the run's seed, the step, and the position in
@@ -20,14 +20,14 @@ struct RandomContext {
   std::int64_t first_sample = 0;
 };
 
-/// While alive, layers that draw random numbers in forward (dropout) draw on this thread what the
-/// context says: the same for a sample whatever rank computes it, whenever the step is computed
-/// (train::Trainer makes one in each step). A layer that is called again under the same guard draws
-/// anew, whatever other threads call between; under the next guard with an equal context all draws
-/// are repeated.
-/// Without one, every draw on a thread is another: a function of manual_seed, the rank
-/// (base/rank.hpp) and how many draws came before it; without manual_seed, also of how many such
-/// threads drew before this one.
+/// While it lives, layers that draw random numbers in forward (dropout) derive them on this thread
+/// from the context: a sample's numbers do not depend on the rank that computes it, nor on when the
+/// step is computed (train::Trainer makes one in each step). A layer that is called again under the
+/// same guard draws new numbers, independent of other threads' calls; under the next guard with an
+/// equal context all draws repeat.
+/// Without a guard, every draw on a thread differs: a function of manual_seed, the rank
+/// (base/rank.hpp) and the number of earlier draws; without manual_seed, also of the number of such
+/// threads that drew before this one.
 class RandomContextGuard {
  public:
   explicit RandomContextGuard(const RandomContext& context);
@@ -46,8 +46,8 @@ class RandomContextGuard {
   RandomContextGuard* before_;
 };
 
-/// The keys that were drawn while a Recording lived, to be drawn again, in their order, while a
-/// Replay lives: for what is computed a second time. On one thread; the innermost counts.
+/// Records the keys drawn while a Recording lives, and repeats them, in order, while a Replay
+/// lives: for recomputation. On one thread; the innermost counts.
 class RandomTape {
  public:
   class Recording;
@@ -84,12 +84,12 @@ class RandomTape::Replay {
   RandomTape *recording_before_, *before_;
 };
 
-/// Where one layer's random numbers come from.
+/// The source of one layer's random numbers.
 class RandomStream {
  public:
   /// The next one of this thread since manual_seed.
   RandomStream() noexcept;
-  /// Of what is no layer and has a number of its own.
+  /// For a user of random numbers that is not a layer and has its own number.
   explicit RandomStream(std::uint32_t number) noexcept;
   /// The key of a draw that no other draw has, but in a repetition.
   [[nodiscard]] RandomKey next();

@@ -29,7 +29,7 @@ class Targets final : public GradSink {
       return result;
     }
     throw Error("a recomputed module depends on a leaf, " + describe(leaf.data()) +
-                ", that is none of its parameters");
+                ", that is not one of its parameters");
   }
 
   /// Of those that nothing was written to.

@@ -6,15 +6,14 @@
 
 namespace lockstep::nn {
 
-/// A module of which nothing is kept for backward but its input: backward computes it a second time
-/// (Chen et al. 2016, arXiv:1604.06174). Results and gradients have the bits that they have
-/// without, dropout included; memory for a third more arithmetic, or less (`Again`). For modules
-/// whose result is a function of input and parameters: not for BatchNorm, whose running statistics
-/// would move twice.
+/// A module that keeps only its input for backward: backward recomputes it (Chen et al. 2016,
+/// arXiv:1604.06174). Results and gradients have the bits that they have without, dropout included;
+/// memory for a third more arithmetic, or less (`Again`). For modules whose result is a function of
+/// input and parameters: not for BatchNorm, whose running statistics would be updated twice.
 class Recomputed {
  public:
-  /// The forward of backward. Of its result the graph alone is used, so that an operation whose
-  /// values only the result depends on may leave them out (linear_without_values).
+  /// The forward of backward. Only the graph of the recomputed result is used, so an operation
+  /// whose values only the result depends on may skip them (linear_without_values).
   using Again = Variable (*)(Module& module, const Variable& x);
   static Variable forward_again(Module& module, const Variable& x) { return module(x); }
 

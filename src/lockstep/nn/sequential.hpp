@@ -14,10 +14,10 @@ namespace lockstep::nn {
 /// Modules applied one after another, as PyTorch's Sequential: unnamed ones are called "0", "1",
 /// ...
 ///
-/// Where children follow each other as Conv2d, [Dropout2d,] MaxPool2d, ReLU, their product is
-/// computed by one fused operation (conv2d_max_pool2d_relu) with the same result up to rounding; so
-/// are a BatchNorm and the ReLU behind it. Between built-in layers images pass in channel blocks; a
-/// Module of one's own is given, and gives, plain ones.
+/// Where children are Conv2d, [Dropout2d,] MaxPool2d, ReLU in this order, one fused operation
+/// (conv2d_max_pool2d_relu) computes them with the same result up to rounding; the same holds for a
+/// BatchNorm followed by a ReLU. Between built-in layers images pass in channel blocks;
+/// user-defined Modules take and return plain ones.
 class Sequential : public Module {
  public:
   using NamedModule = std::pair<std::string, std::shared_ptr<Module>>;

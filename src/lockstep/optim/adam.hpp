@@ -18,7 +18,7 @@ void declare(DeckTable& table, AdamOptions& options);
 
 /// torch.optim.Adam, of f32 or f64. State: moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`)
 /// and, with AMSGrad, the largest v so far (`<name>/max_exp_avg_sq`), like the parameter p with
-/// gradient g. In update t, from 1, where w is v or that:
+/// gradient g. In update t, from 1, where w is v or, with AMSGrad, that maximum:
 ///   g += weight_decay p;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///   p -= lr / (1 - beta1^t) m / (sqrt(w / (1 - beta2^t)) + eps)
 /// Source: Kingma, Ba 2015 (arXiv:1412.6980), algorithm 1; Reddi, Kale, Kumar 2018
@@ -49,8 +49,8 @@ struct AdamWOptions {
 };
 void declare(DeckTable& table, AdamWOptions& options);
 
-/// torch.optim.AdamW: Adam whose weight decay is p *= 1 - lr weight_decay. State as Adam's. Source:
-/// Loshchilov, Hutter 2019 (arXiv:1711.05101), algorithm 2.
+/// torch.optim.AdamW: Adam with decoupled weight decay, p *= 1 - lr weight_decay. State as Adam's.
+/// Source: Loshchilov, Hutter 2019 (arXiv:1711.05101), algorithm 2.
 class AdamW : public Adam {
  public:
   explicit AdamW(std::vector<nn::NamedParameter> parameters, const AdamWOptions& options = {},

@@ -36,8 +36,8 @@ struct AdamaxRule : WithDecay<T> {
 void declare(DeckTable& table, AdamaxOptions& options) {
   declare_lr(table, options.lr);
   declare_betas(table, options.betas,
-                "how much the running mean of the gradient and its running largest size keep");
-  declare_eps(table, options.eps, "added to the gradient's size");
+                "decay of the running mean of the gradient and of its running maximum");
+  declare_eps(table, options.eps, "added to the gradient's absolute value");
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 

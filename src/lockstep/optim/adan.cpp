@@ -54,12 +54,13 @@ struct AdanRule : WithDecay<T> {
 void declare(DeckTable& table, AdanOptions& options) {
   declare_lr(table, options.lr);
   declare_betas(table, options.betas,
-                "how much the running means of the gradient, of its change and of the square keep");
+                "decay of the running means of the gradient, of its change and of its square");
   declare_eps(table, options.eps);
   declare_weight_decay(table, options.weight_decay,
                        "decoupled: a step divides the parameter by 1 + lr weight_decay");
-  table.key("no_prox", options.no_prox,
-            {.doc = "multiply the parameter by 1 - lr weight_decay before the step, as adamw"});
+  table.key(
+      "no_prox", options.no_prox,
+      {.doc = "multiply the parameter by 1 - lr weight_decay before the step, as adamw does"});
 }
 
 Adan::Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& options,

@@ -8,9 +8,9 @@ namespace lockstep::optim {
 /// torch.optim.ASGD's hyper-parameters and defaults.
 struct AsgdOptions {
   double lr = 1e-2;
-  double lambd = 1e-4;        ///< how fast the parameters decay
-  double alpha = 0.75;        ///< power of the rate's decay
-  double t0 = 1e6;            ///< updates before averaging begins
+  double lambd = 1e-4;        ///< decay of the parameters (lambd)
+  double alpha = 0.75;        ///< exponent of the rate's decay
+  double t0 = 1e6;            ///< updates before averaging starts
   double weight_decay = 0.0;  ///< L2: added to the gradient
 };
 void declare(DeckTable& table, AsgdOptions& options);
@@ -20,8 +20,7 @@ void declare(DeckTable& table, AsgdOptions& options);
 ///   eta = lr / (1 + lambd lr (t - 1))^alpha;  mu = 1 / max(1, t - 1 - t0)
 ///   g = g + weight_decay p;  p = (1 - lambd eta) p - eta g;  a += mu (p - a)
 /// Source: Polyak, Juditsky 1992 (SIAM J. Control Optim. 30); the decays are those of
-/// torch.optim.ASGD, where they are worked out one step early, which matters only if the rate
-/// moves.
+/// torch.optim.ASGD, which computes them one step early; this matters only if the rate changes.
 class ASGD : public OptimizerOf<AsgdOptions> {
  public:
   explicit ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& options = {},

@@ -23,8 +23,8 @@ AveragedModel::AveragedModel(const nn::Module& model, std::optional<double> ema_
   for (const auto& [name, variable] : parameters_) {
     if (is_half(variable.data().dtype())) {
       throw InputError(fmt::format(
-          "AveragedModel: {} is {}, in which an average would not move. Keep the parameters in "
-          "f32, and compute in 16 bits by Autocast.",
+          "AveragedModel: {} is {}, too coarse for a running average: small updates round to "
+          "nothing. Keep the parameters in f32, and compute in 16 bits with Autocast.",
           name, name_of(variable.data().dtype())));
     }
     averages_.push_back(variable.data().clone());

@@ -23,13 +23,13 @@ class AveragedModel {
   void update_parameters();
   [[nodiscard]] std::int64_t n_averaged() const;
 
-  /// The averages under the parameters' names, and `n_averaged`, an i64 scalar: its own memory, for
-  /// checkpoints.
+  /// The averages under the parameters' names, and `n_averaged`, an i64 scalar: for checkpoints;
+  /// the tensors are the object's own memory.
   [[nodiscard]] StateDict state_dict() const;
   /// Copies into the averages. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
-  /// The average of the parameter that lies where `parameter` does; undefined if there is none.
+  /// The average of the parameter at `parameter`'s address; undefined if there is none.
   [[nodiscard]] Tensor average_of(const Tensor& parameter) const;
 
   /// Exchanges the model's parameters with the averages: before an evaluation, and after it.
@@ -42,8 +42,8 @@ class AveragedModel {
   Tensor n_averaged_;
 };
 
-/// Makes the running statistics of the model's BatchNorm layers anew, as the mean of those of the
-/// batches that `forward_next` sends through the model, one a call, until it says false: PyTorch's
+/// Recomputes the running statistics of the model's BatchNorm layers as the mean over batches.
+/// `forward_next` sends one batch per call through the model, until it returns false. PyTorch's
 /// torch.optim.swa_utils.update_bn, for averaged weights. The model is in training mode meanwhile,
 /// each module afterwards as it was, and nothing is recorded for a backward pass. Without such
 /// layers `forward_next` is not called.

@@ -11,10 +11,10 @@ namespace lockstep::optim {
 /// rank.
 [[nodiscard]] double grad_norm(const std::vector<nn::NamedParameter>& parameters);
 
-/// The same into `norm`, f64 [1] on the parameters' device: the host does not wait for it.
+/// The same, stored in `norm`, f64 [1] on the parameters' device: the host does not wait for it.
 void grad_norm(const std::vector<nn::NamedParameter>& parameters, const Tensor& norm);
 
-/// What gradients of norm `norm` are multiplied by, so that it is `max_norm` at most:
+/// The factor for gradients of norm `norm` that limits it to `max_norm`:
 /// min(1, max_norm / (norm + 1e-6)); NaN if the norm is, 0 if it is infinite. For
 /// Optimizer::step, which then clips them on its way. Throws InputError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
@@ -23,8 +23,8 @@ void grad_norm(const std::vector<nn::NamedParameter>& parameters, const Tensor& 
 void clip_factor(const Tensor& norm, double max_norm, const Tensor& factor);
 
 /// PyTorch's clip_grad_norm_: scales the gradients themselves by the clip_factor of their norm,
-/// which is returned, as it was before. If the norm is not finite, nor will the gradients be.
-/// Throws InputError unless max_norm > 0.
+/// which is returned, as it was before. If the norm is not finite, the gradients will not be
+/// either. Throws InputError unless max_norm > 0.
 double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm);
 
 /// Clamps every element of every gradient to [-limit, limit] (PyTorch's clip_grad_value_); a NaN

@@ -11,8 +11,8 @@ inline Tensor widened(const Tensor& gradient) {
   return is_half(gradient.dtype()) ? gradient.to(DType::f32) : gradient;
 }
 
-/// f(gradient) of each parameter that has one, to change it. What f sees of a gradient of 16 bits
-/// is an f32 copy, which is rounded back afterwards.
+/// f(gradient) of each parameter that has one, to change it. For a 16-bit gradient f gets an f32
+/// copy, which is rounded back afterwards.
 template <class F>
 void for_each_gradient(const std::vector<nn::NamedParameter>& parameters, const F& f) {
   for (const auto& parameter : parameters) {

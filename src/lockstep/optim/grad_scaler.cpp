@@ -26,8 +26,8 @@ void expect_no_f16_gradient(const Optimizer& optimizer) {
     const Tensor gradient = variable.grad();
     if (!gradient.defined() || gradient.dtype() != DType::f16) continue;
     throw Error(fmt::format(
-        "GradScaler: the gradient of '{}' is of f16, in which much of it becomes zero when it is "
-        "unscaled. Leave it scaled (step(optimizer, factor) divides in f32; a norm is scale() "
+        "GradScaler: the gradient of '{}' is f16, where unscaling would flush much of it to zero. "
+        "Leave it scaled (step(optimizer, factor) divides in f32; a norm is scale() "
         "times too large), or keep the parameters in f32 and compute under Autocast.",
         name));
   }
@@ -60,10 +60,10 @@ Variable GradScaler::scaled(const Variable& loss) const {
 GradScaler::Checked& GradScaler::check(const Optimizer& optimizer, bool is_unscaled) {
   const Device device = optimizer.parameters().front().variable.data().device();
   if (device != scale_.device()) {
-    throw ShapeError(fmt::format(
-        "GradScaler: the parameters are on {}, its scale is on {}: make it with the parameters' "
-        "device, GradScaler(options, device)",
-        to_string(device), to_string(scale_.device())));
+    throw ShapeError(
+        fmt::format("GradScaler: the parameters are on {}, its scale is on {}: construct it with "
+                    "the parameters' device, GradScaler(options, device)",
+                    to_string(device), to_string(scale_.device())));
   }
   return checked_.emplace_back(
       Checked{&optimizer, is_unscaled, Tensor::zeros({1}, DType::f32, device)});
@@ -77,7 +77,7 @@ GradScaler::Checked* GradScaler::unscaled(const Optimizer& optimizer) {
 
 void GradScaler::unscale(Optimizer& optimizer) {
   if (unscaled(optimizer))
-    throw Error("GradScaler: these gradients are unscaled already: update() comes first");
+    throw Error("GradScaler: these gradients are already unscaled: call update() first");
   expect_no_f16_gradient(optimizer);
   const Tensor found_inf = check(optimizer, true).found_inf;
   for_each_gradient(optimizer.parameters(),

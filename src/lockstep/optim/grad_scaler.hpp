@@ -17,14 +17,14 @@ struct GradScalerOptions {
 
 /// Keeps gradients of half-precision numbers from vanishing (PyTorch's GradScaler): the loss is
 /// multiplied by a scale before the backward pass, the gradients are divided by it on their way
-/// into the parameters. A step whose gradients are not all finite is left out, and the scale is
-/// reduced; after many good ones it grows.
+/// into the parameters. A step whose gradients are not all finite is skipped, and the scale is
+/// reduced; after many good steps it grows.
 ///   scaler.scaled(loss).backward();
 ///   scaler.unscale(optimizer);  // only where somebody looks at the gradients, to clip them
 ///   scaler.step(optimizer);
 ///   scaler.update();
 /// Local: after DistributedDataParallel::backward all ranks have the same bits of the gradients,
-/// and so the same scale. On a device the scale, and whether a gradient is not finite, stay there:
+/// and so the same scale. On a device the scale and the flag for non-finite gradients stay there:
 /// the host waits for neither.
 class GradScaler {
  public:
@@ -33,8 +33,7 @@ class GradScaler {
   /// growth_interval > 0.
   explicit GradScaler(const GradScalerOptions& options = {}, Device device = {});
 
-  /// What the next loss is multiplied by; held in single precision, as PyTorch does. Waits for the
-  /// device.
+  /// The factor of the next loss; in single precision, as in PyTorch. Waits for the device.
   [[nodiscard]] double scale() const;
   /// The same, f32 [] on the device, for DistributedDataParallel::backward: the scaler's own
   /// memory.
@@ -42,16 +41,16 @@ class GradScaler {
   [[nodiscard]] Variable scaled(const Variable& loss) const;
 
   /// Divides the optimizer's gradients by the scale, once between two calls of update(): an error
-  /// if they are already. Whether they are finite is seen here too, before anybody clips them.
-  /// Throws Error, before any is divided, if one is of f16, which could not hold it then; step()
-  /// takes it scaled. Throws ShapeError for parameters on another device. PyTorch's unscale_.
+  /// if they are already. This also checks that they are finite, before they are clipped. Throws
+  /// Error, before any is divided, if one is of f16, which could not hold it then; step() takes it
+  /// scaled. Throws ShapeError for parameters on another device. PyTorch's unscale_.
   void unscale(Optimizer& optimizer);
 
   /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
   /// finite, or was not when they were unscaled. Returns found_inf, f32 [1] on the device: 0 if the
-  /// step was made. Where they were not unscaled before they stay as they are: scaled.
+  /// step was made. If they were not unscaled before, they stay scaled.
   Tensor step(Optimizer& optimizer, double gradient_factor = 1.0);
-  /// The same with a factor on the device, f64 [1], or undefined, for 1.
+  /// The same with a factor on the device, f64 [1]; undefined: 1.
   Tensor step(Optimizer& optimizer, const Tensor& gradient_factor);
 
   /// Once after the steps of all optimizers of an iteration: the next iteration's scale, a normal
@@ -65,7 +64,7 @@ class GradScaler {
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
  private:
-  /// Gradients that were looked at since the last update().
+  /// Gradients checked since the last update().
   struct Checked {
     const Optimizer* optimizer;
     bool is_unscaled;

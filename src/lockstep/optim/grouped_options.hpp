@@ -20,8 +20,8 @@ using DeclareKeys = std::function<void(DeckTable&)>;
 void visit_numbers(const DeclareKeys& declare,
                    const std::function<void(const char* name, double& value)>& visit);
 
-/// Gives the options that are declared what `group` has for them. Throws InputError for one that
-/// the optimizer does not have.
+/// Sets the declared options to the values that `group` has for them. Throws InputError for one
+/// that the optimizer does not have.
 void take_options(const ParameterGroup& group, const char* optimizer, const DeclareKeys& declare);
 
 /// An optimizer's options for each of its parameter groups and, last, for parameters in no group.
@@ -29,8 +29,9 @@ void take_options(const ParameterGroup& group, const char* optimizer, const Decl
 template <class Options>
 class GroupedOptions {
  public:
-  /// `usual` with what each group has instead; `validate` throws for what is out of range. Throws
-  /// InputError for an option of a group that `optimizer`, a name for messages, does not have.
+  /// `usual`, with each group's own values in place of its own; `validate` throws for values out of
+  /// range. Throws InputError for an option of a group that `optimizer`, a name for messages, does
+  /// not have.
   template <class Validate>
   GroupedOptions(const char* optimizer, const Options& usual,
                  const std::vector<ParameterGroup>& groups, const Validate& validate) {

@@ -11,8 +11,8 @@ namespace lockstep::optim {
 /// Which parameters' steps are scaled by a trust ratio of their own.
 class AdaptedLayers {
  public:
-  /// All but those whose names fit a pattern of `not_adapted`, as ParameterGroup's. Throws
-  /// InputError if one fits no parameter.
+  /// All parameters, except those whose names match a pattern of `not_adapted` (patterns as in
+  /// ParameterGroup). Throws InputError if one fits no parameter.
   AdaptedLayers(const std::vector<nn::NamedParameter>& parameters,
                 const std::vector<std::string>& not_adapted);
 
@@ -32,13 +32,13 @@ struct LarsOptions {
 };
 void declare(DeckTable& table, LarsOptions& options);
 
-/// Layer-wise adaptive rate scaling, for large batches, of f32 or f64. State: v
+/// Layer-wise adaptive rate scaling for large batches, for f32 or f64 parameters. State: v
 /// (`<name>/momentum_buffer`), like the parameter w with gradient g; it holds the step, rate
 /// included. With |x| the Euclidean norm of a parameter:
 ///   ratio = trust_coefficient |w| / (|g| + weight_decay |w|)
 ///   v = momentum v + lr ratio (g + weight_decay w);  w -= v
-/// The ratio is 1 where |w| or |g| is 0, so that a layer of zeros can leave them. Norms are summed
-/// in double in an order that depends on the number of elements alone.
+/// The ratio is 1 if |w| or |g| is 0, so that a layer of zeros can change. Norms are summed in
+/// double in an order that depends on the number of elements alone.
 /// Source: You, Gitman, Ginsburg 2017 (arXiv:1708.03888), algorithm 1.
 class LARS : public OptimizerOf<LarsOptions> {
  public:
@@ -61,13 +61,13 @@ struct LambOptions {
 };
 void declare(DeckTable& table, LambOptions& options);
 
-/// LAMB: Adam whose step is as long as a share of the layer's own norm, of f32 or f64. State:
-/// moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`), like the parameter x with gradient g.
-/// In update t, from 1, with |x| the Euclidean norm:
+/// LAMB: Adam whose step length is a fraction of the layer's norm, for f32 or f64 parameters.
+/// State: moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`), like the parameter x with
+/// gradient g. In update t, from 1, with |x| the Euclidean norm:
 ///   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay x
 ///   x -= lr |x| / |u| u
-/// The ratio |x| / |u| is 1 where one of them is 0, and norms are summed as LARS's.
+/// The ratio |x| / |u| is 1 if one of them is 0; norms are summed as in LARS.
 /// Source: You et al. 2020 (arXiv:1904.00962), algorithm 2 with phi(z) = z.
 class LAMB : public OptimizerOf<LambOptions> {
  public:

@@ -83,7 +83,7 @@ LBFGS::LBFGS(std::vector<nn::NamedParameter> parameters, const LbfgsOptions& opt
   expect_lbfgs(options.history_size >= 1, "history_size",
                static_cast<double>(options.history_size));
   if (options_.max_eval == 0) options_.max_eval = options_.max_iter * 5 / 4;
-  if (parameters_.empty()) throw Error("LBFGS: there are no parameters");
+  if (parameters_.empty()) throw Error("LBFGS: it was given no parameters");
   for (const auto& [name, variable] : parameters_) {
     const Tensor& data = variable.data();
     if (data.dtype() != DType::f32 && data.dtype() != DType::f64)
@@ -285,9 +285,10 @@ void LBFGS::load_state_dict(const StateDict& state) {
   Flat d = flat("d"), gradient = flat("prev_flat_grad");
   if ((!d.empty() && d.size() != elements_) || gradient.size() != d.size() ||
       y.size() != ro.size() * elements_ || s.size() != y.size()) {
-    throw Error(fmt::format(
-        "LBFGS: the state is of {} elements, the parameters have {}: it is of another model",
-        d.size(), elements_));
+    throw Error(
+        fmt::format("LBFGS: the state has {} elements, the parameters have {}: the state belongs "
+                    "to another model",
+                    d.size(), elements_));
   }
   d_ = std::move(d);
   previous_gradient_ = std::move(gradient);

@@ -11,7 +11,7 @@ namespace lockstep::optim {
 
 struct LbfgsOptions {
   enum class LineSearch : std::uint8_t { none, strong_wolfe };
-  double lr = 1.0;             ///< length of a step, or where the line search begins
+  double lr = 1.0;             ///< length of a step, or the start of the line search
   std::int64_t max_iter = 20;  ///< directions a step()
   std::int64_t max_eval = 0;   ///< calls of the closure a step(); 0: 5 max_iter / 4
   double tolerance_grad = 1e-7;
@@ -25,32 +25,33 @@ struct LbfgsOptions {
 /// 3.6). All sums over parameters are made in double, in an order that depends on their number
 /// alone.
 ///
-/// On several ranks the closure gives all of them the same loss and gradients, averaged over the
-/// ranks (DistributedDataParallel and all_reduce_scalar): then all make the same calls and take the
-/// same steps, bit for bit. It is not an Optimizer, as those are given gradients and call nobody;
-/// decks do not have it.
+/// On several ranks the closure must give all of them the same loss and gradients, averaged over
+/// the ranks (DistributedDataParallel and all_reduce_scalar): then all ranks make the same calls
+/// and take the same steps, bit for bit. It is not an Optimizer, because an Optimizer is given
+/// gradients and has no closure; decks do not support it.
 class LBFGS {
  public:
   /// Zeroes the gradients, computes loss and gradients, and returns the loss.
   using Closure = std::function<double()>;
 
   /// Of f32 or f64 parameters, on any device: the sums are the host's. Throws InputError for
-  /// options out of range, Error if there are no parameters or of another kind.
+  /// options out of range, Error without parameters or for parameters of another dtype.
   explicit LBFGS(std::vector<nn::NamedParameter> parameters, const LbfgsOptions& options = {});
 
-  /// Up to max_iter directions; the closure's first loss. Ends early where the gradient or the
-  /// change is within its tolerance. Collective where the closure is.
+  /// Up to max_iter directions; the closure's first loss. Ends early once the gradient or the
+  /// change is within its tolerance. Collective if the closure is.
   double step(const Closure& closure);
   void zero_grad() const;
 
-  /// Calls of the closure so far.
+  /// Number of calls of the closure so far.
   [[nodiscard]] std::int64_t func_evals() const noexcept { return func_evals_; }
   [[nodiscard]] std::int64_t n_iter() const noexcept { return n_iter_; }
 
-  /// A copy of what the next step depends on: flat tensors in the parameters' order, f64.
+  /// A copy of the state on which the next step depends: flat tensors in the parameters' order,
+  /// f64.
   [[nodiscard]] StateDict state_dict() const;
-  /// Goes on from there with the same bits; of a longer history with its newest part. Throws Error
-  /// for another number of elements.
+  /// Continues from that state with the same bits; of a longer history only the newest part is
+  /// used. Throws Error for another number of elements.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -36,7 +36,8 @@ struct LionRule : WithDecay<T> {
 
 void declare(DeckTable& table, LionOptions& options) {
   declare_lr(table, options.lr);
-  declare_betas(table, options.betas, "how much of the step's mean and of the kept mean stays");
+  declare_betas(table, options.betas,
+                "decay of the mean used by the step, and of the mean kept between steps");
   declare_weight_decay(table, options.weight_decay, decoupled_decay);
 }
 

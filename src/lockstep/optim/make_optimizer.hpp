@@ -12,15 +12,15 @@ namespace lockstep::optim {
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
 
-/// Between backward and step: f64 [1] on the parameters' device, or undefined where the norm is not
-/// clipped.
+/// Call between backward and step: f64 [1] on the parameters' device, or undefined if the norm is
+/// not clipped.
 struct Clipping {
   Tensor norm;    ///< of the gradients
   Tensor factor;  ///< for Optimizer::step, which clips the norm
 };
 
-/// Clips the gradients' values as `options` say, and tells what clips their norm. The host does not
-/// wait for a device.
+/// Clips the gradients' values as `options` say, and returns the factor that clips their norm. The
+/// host does not wait for a device.
 [[nodiscard]] Clipping clip_gradients(const OptimizerOptions& options,
                                       const std::vector<nn::NamedParameter>& parameters);
 

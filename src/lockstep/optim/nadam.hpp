@@ -18,7 +18,7 @@ struct NAdamOptions {
 };
 void declare(DeckTable& table, NAdamOptions& options);
 
-/// torch.optim.NAdam, of f32 or f64. It has a momentum schedule of its own,
+/// torch.optim.NAdam, of f32 or f64. It has its own momentum schedule,
 /// mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), and no momentum that another could move. State:
 /// moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`), like the parameter p with gradient g.
 /// In update t, from 1:

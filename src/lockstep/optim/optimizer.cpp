@@ -287,8 +287,8 @@ void Optimizer::set_lr(double lr, const std::function<double(double)>& f) {
 void Optimizer::set_momentum(double momentum) {
   if (this->momentum() == 0.0) {
     throw InputError(
-        "the momentum of an optimizer that was made without one cannot be set: give it a momentum "
-        "above 0");
+        "the momentum of an optimizer that was constructed without one cannot be set: construct it "
+        "with a momentum above 0");
   }
   if (!(momentum > 0.0 && momentum < 1.0)) {
     throw InputError(fmt::format("a momentum must be above 0 and below 1, not {}", momentum));

@@ -16,11 +16,11 @@ namespace lockstep::optim {
 class Optimizer;
 struct ParameterGroup;
 
-/// Optimizers by what a deck calls them. Made of the parameters and their groups.
+/// Optimizers by their names in decks. Made of the parameters and their groups.
 using OptimizerKinds = Kinds<std::unique_ptr<Optimizer>(std::vector<nn::NamedParameter>,
                                                         const std::vector<ParameterGroup>&)>;
 
-/// All that `[optimizer] kind` can be: Lockstep's own, then those of register_optimizer.
+/// All values of `[optimizer] kind`: Lockstep's own, then those of register_optimizer.
 [[nodiscard]] OptimizerKinds& optimizer_kinds();
 
 /// The options of one of them: an SgdOptions, an AdamOptions ... By default SGD's.
@@ -40,10 +40,10 @@ const Options&, const std::vector<ParameterGroup>& >
                      });
 }
 
-/// Makes an optimizer of one's own known to decks, as `kind = "name"`, to make_optimizer and to
+/// Makes a user-defined optimizer known to decks, as `kind = "name"`, to make_optimizer and to
 /// rpc::DistributedOptimizer:
 ///   optim::register_optimizer<Signum, SignumOptions>("signum", "steps along the sign");
-/// Once a process, before a deck is read or options are used. `doc` is one line for the reference.
+/// Once a process, before a deck is read or options are used. `doc` is its line in the reference.
 /// Throws Error if the name, or the options, are another kind's.
 template <class Algorithm, DeclaredOptions Options>
 void register_optimizer(std::string name, std::string doc) {

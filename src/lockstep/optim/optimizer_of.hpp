@@ -10,15 +10,15 @@
 
 namespace lockstep::optim {
 
-/// An optimizer with options of its own, a struct with `lr` whose deck keys are declared beside it.
-/// Parameter groups and checkpoints change the options by these keys. `weight_decay`, `eps`,
-/// `momentum` and `betas` mean the same to all optimizers: their ranges are checked, and the
-/// momentum that schedules move is `momentum`, or the first of `betas`, or there is none. What is
-/// left to write is a constructor and update().
+/// Base of an optimizer with its own options, a struct with `lr` whose deck keys are declared with
+/// it. Parameter groups and checkpoints change the options by these keys. `weight_decay`, `eps`,
+/// `momentum` and `betas` mean the same in all optimizers: their ranges are checked, and schedules
+/// change `momentum`, or the first of `betas`, if there is one. A derived class adds a constructor
+/// and update().
 template <class Options>
 class OptimizerOf : public Optimizer {
  public:
-  /// Those of parameters in no group.
+  /// The options of parameters in no group.
   [[nodiscard]] const Options& options() const noexcept { return options_.usual(); }
   [[nodiscard]] double momentum() const noexcept override {
     if constexpr (requires { options().momentum; }) {
@@ -36,13 +36,13 @@ class OptimizerOf : public Optimizer {
     const char* name;
     bool (*needed)(const Options&) = nullptr;  ///< by the options of one group; nullptr: always
   };
-  /// What the optimizer is made of, apart from its formula.
+  /// The parts of the optimizer other than its formula.
   struct Form {
     const char* name;                 ///< for messages
     std::vector<Slot> slots;          ///< none: no state
     bool elementwise = true;          ///< false: the formula needs to see each parameter on its own
     bool reads_step_tensors = false;  ///< see Setup
-    /// Throws InputError for what is out of range of further options.
+    /// Throws InputError for further options out of range.
     void (*validate)(const char* name, const Options& options) = nullptr;
   };
 

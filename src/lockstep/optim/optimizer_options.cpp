@@ -31,8 +31,8 @@ double OptimizerOptions::lr() const {
                 });
   if (lr) return *lr;
   throw Error(
-      fmt::format("the options of optimizer \"{}\" declare no key \"lr\", which schedules start "
-                  "from. Declare it beside their other keys.",
+      fmt::format("the options of optimizer \"{}\" declare no key \"lr\", from which schedules "
+                  "start. Declare it with their other keys.",
                   kind.name()));
 }
 
@@ -41,10 +41,10 @@ void declare(DeckTable& table, OptimizerOptions& options) {
   table.key("clip_norm", options.clip_norm,
             {.doc = "largest norm of all gradients together; 0: no limit", .min = 0.0});
   table.key("clip_value", options.clip_value,
-            {.doc = "largest size of an element of a gradient; 0: no limit", .min = 0.0});
+            {.doc = "largest absolute value of a gradient's element; 0: no limit", .min = 0.0});
   table.key("group_pattern", options.group_pattern,
-            {.doc = "parameter groups: patterns of names, such as [\"*.bias\", \"conv?.*\"]; a "
-                    "parameter belongs to the first that fits"});
+            {.doc = "parameter groups: name patterns, e.g. [\"*.bias\", \"conv?.*\"]; a parameter "
+                    "belongs to the first that matches"});
   table.key("group_lr_factor", options.group_lr_factor,
             {.doc = "factor of the learning rate in each group; empty: 1", .min = 0.0});
   table.key("group_weight_decay", options.group_weight_decay,

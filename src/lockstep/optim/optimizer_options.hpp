@@ -6,10 +6,10 @@
 
 namespace lockstep::optim {
 
-/// The deck's [optimizer] table: an optimizer of one kind, and what all kinds have.
+/// The deck's [optimizer] table: an optimizer of one kind, and the options of all kinds.
 ///   optim::make_optimizer({.kind = optim::AdamWOptions{.lr = 1e-3}, .clip_norm = 1.0}, parameters)
 struct OptimizerOptions {
-  OptimizerKind kind;       ///< SgdOptions, AdamOptions ... or options of one's own optimizer
+  OptimizerKind kind;       ///< SgdOptions, AdamOptions ... or a user-defined optimizer's options
   double clip_norm = 0.0;   ///< largest norm of all gradients together; 0: no limit
   double clip_value = 0.0;  ///< largest size of a gradient's element; 0: no limit
   /// Parameter groups, an entry a group; the other lists are as long, or empty for the optimizer's
@@ -18,14 +18,13 @@ struct OptimizerOptions {
   std::vector<double> group_lr_factor;
   std::vector<double> group_weight_decay;
 
-  /// The kind's learning rate. Throws Error for a kind of one's own whose options declare none.
+  /// The kind's learning rate. Throws Error for a user-defined kind whose options declare none.
   [[nodiscard]] double lr() const;
 };
-/// The key `kind`, the keys of that kind, and those of all.
+/// The key `kind`, the keys of that kind, and the common keys.
 void declare(DeckTable& table, OptimizerOptions& options);
 
-/// Reads [optimizer]. Throws InputError, naming file and line, also where lists do not fit
-/// together.
+/// Reads [optimizer]. Throws InputError, with file and line; also if the lengths of lists disagree.
 [[nodiscard]] OptimizerOptions read_optimizer_options(Deck& deck);
 
 }  // namespace lockstep::optim

@@ -17,10 +17,10 @@ inline void declare_lr(DeckTable& table, double& lr) {
 inline constexpr std::string_view l2_decay =
     "factor of the parameter that is added to its gradient";
 inline constexpr std::string_view decoupled_decay =
-    "factor of the parameter that is taken from it in a step of rate 1";
+    "factor of the parameter that is subtracted from it in a step of rate 1";
 inline constexpr std::string_view either_decay =
-    "factor of the parameter that is added to its gradient or, with decoupled_weight_decay, taken "
-    "from it in a step of rate 1";
+    "factor of the parameter that is added to its gradient or, with decoupled_weight_decay, "
+    "subtracted from the parameter in a step of rate 1";
 
 inline void declare_weight_decay(DeckTable& table, double& weight_decay, std::string_view doc) {
   table.key("weight_decay", weight_decay, {.doc = doc, .min = 0.0});
@@ -33,11 +33,11 @@ inline void declare_decoupled_weight_decay(DeckTable& table, bool& decoupled) {
 
 inline void declare_momentum(DeckTable& table, double& momentum) {
   table.key("momentum", momentum,
-            {.doc = "how much of the last step is kept", .min = 0.0, .max = 1.0});
+            {.doc = "factor of the last step that is kept", .min = 0.0, .max = 1.0});
 }
 
 inline constexpr std::string_view means_of_gradient_and_square =
-    "how much the running means of the gradient and of its square keep";
+    "decay of the running means of the gradient and of its square";
 
 template <std::size_t count>
 void declare_betas(DeckTable& table, BetaList<count>& betas,
@@ -63,13 +63,14 @@ void declare_adam_keys(DeckTable& table, Options& options, std::string_view deca
 }
 
 inline void declare_amsgrad(DeckTable& table, bool& amsgrad) {
-  table.key("amsgrad", amsgrad, {.doc = "divide by the root of the largest mean square so far"});
+  table.key("amsgrad", amsgrad,
+            {.doc = "divide by the root of the largest mean square seen so far"});
 }
 
 inline void declare_not_adapted(DeckTable& table, std::vector<std::string>& patterns) {
   table.key("not_adapted", patterns,
-            {.doc = "patterns of the names, such as [\"*.bias\"], that are stepped without the "
-                    "layer's trust ratio"});
+            {.doc = "name patterns of parameters that step without the layer's trust ratio, e.g. "
+                    "[\"*.bias\"]"});
 }
 
 }  // namespace lockstep::optim

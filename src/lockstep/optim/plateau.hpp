@@ -7,19 +7,19 @@
 
 namespace lockstep::optim {
 
-/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults. It leaves PyTorch where the
-/// best figure is negative: PyTorch's relative threshold then lies on the wrong side of it, so that
-/// a figure that stands still counts as better and the rate never falls.
+/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults. It differs from PyTorch for a
+/// negative best value: PyTorch's relative threshold then has the wrong sign, so an unchanged value
+/// counts as better and the rate is never reduced.
 struct PlateauOptions {
   bool greater_is_better = false;  ///< mode="max"
   double factor = 0.1;             ///< of each fall, above 0 and below 1
-  std::int64_t patience = 10;      ///< epochs without a better figure that are borne
-  double threshold = 1e-4;         ///< how much better counts as better
+  std::int64_t patience = 10;      ///< epochs without improvement before the rate is reduced
+  double threshold = 1e-4;         ///< smallest change that counts as an improvement
   /// Threshold is a share of the best figure's absolute value, else an amount. PyTorch takes a
-  /// share of the best itself: of a negative one, as a log-likelihood is, any figure that is a
-  /// little worse counts as better there, and the rate never falls.
+  /// fraction of the best value itself: for a negative one, e.g. a log-likelihood, a slightly worse
+  /// value then counts as better, and the rate is never reduced.
   bool relative = true;
-  std::int64_t cooldown = 0;  ///< epochs after a fall that are not counted
+  std::int64_t cooldown = 0;  ///< epochs after a reduction that are not counted
   double min_lr = 0.0;
   std::string metric = "loss";  ///< which figure of the evaluations
   LinearWarmup warmup;
@@ -27,12 +27,12 @@ struct PlateauOptions {
   /// As a schedule: of the rate that ReduceLROnPlateau tells.
   [[nodiscard]] double lr(double base_lr, std::int64_t /*k*/) const { return base_lr; }
 };
-/// The keys but for greater_is_better, which the metric knows.
+/// The keys except greater_is_better, which the metric defines.
 void declare(DeckTable& table, PlateauOptions& options);
 
-/// A learning rate that falls when a figure has stopped getting better: unlike the schedules, a
-/// function of what was seen, so that checkpoints keep its state. The same figures give the same
-/// rate on every rank.
+/// Reduces the learning rate when a metric has stopped improving. Unlike the schedules it depends
+/// on observed values, so checkpoints keep its state. The same figures give the same rate on every
+/// rank.
 class ReduceLROnPlateau {
  public:
   struct State {

@@ -12,7 +12,7 @@ struct RmspropOptions {
   double eps = 1e-8;
   double weight_decay = 0.0;  ///< L2: added to the gradient
   double momentum = 0.0;
-  bool centered = false;  ///< divide by the deviation from the mean gradient
+  bool centered = false;  ///< divide by the standard deviation of the gradient (centered RMSprop)
 };
 void declare(DeckTable& table, RmspropOptions& options);
 

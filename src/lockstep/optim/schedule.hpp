@@ -12,7 +12,7 @@ namespace lockstep::optim {
 
 class Optimizer;
 
-/// What a schedule counts: PyTorch's scripts step their scheduler each epoch.
+/// The unit that a schedule counts: PyTorch's scripts step their scheduler each epoch.
 enum class ScheduleUnit : std::uint8_t { epoch, step };
 
 /// The run that a schedule must fit.
@@ -52,7 +52,7 @@ class Schedule {
   [[nodiscard]] const ScheduledRun& run() const noexcept { return run_; }
 
  protected:
-  /// The first fall of the rate: what the deck calls it, and behind how many units it comes.
+  /// The first reduction of the rate: its deck key, and the number of units before it.
   using Fall = std::pair<const char*, std::int64_t>;
 
  private:
@@ -65,10 +65,10 @@ class Schedule {
   LinearWarmup warmup_;
 };
 
-/// Gives `optimizer` the rate, and the momentum if the schedule moves it, of the step that follows
-/// `epochs` finished epochs and `steps` finished optimizer steps (all epochs together): k is that
-/// of the two which the schedule counts. Throws InputError if the schedule moves a momentum that
-/// the optimizer does not have.
+/// Sets `optimizer`'s rate, and the momentum if the schedule changes it, for the step that follows
+/// `epochs` finished epochs and `steps` finished optimizer steps (over all epochs): k is the one of
+/// the two that the schedule counts. Throws InputError if the schedule moves a momentum that the
+/// optimizer does not have.
 void apply_schedule(const Schedule& schedule, double base_lr, std::int64_t epochs,
                     std::int64_t steps, Optimizer& optimizer);
 

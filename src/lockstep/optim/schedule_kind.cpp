@@ -15,7 +15,7 @@ ScheduleKinds& schedule_kinds() {
     add_schedule<CosineAnnealingWarmRestarts>(own, "cosine_restarts",
                                               "CosineAnnealingWarmRestarts");
     add_schedule<PolynomialLR>(own, "polynomial", "PolynomialLR");
-    add_schedule<WarmupCosine>(own, "warmup_cosine", "up by equal steps, then down half a cosine");
+    add_schedule<WarmupCosine>(own, "warmup_cosine", "linear warm-up, then half a cosine down");
     add_schedule<OneCycleLR>(own, "one_cycle", "OneCycleLR");
     add_schedule<CyclicLR>(own, "cyclic", "CyclicLR");
     add_schedule<PlateauOptions>(own, "plateau", "ReduceLROnPlateau");
@@ -24,9 +24,9 @@ ScheduleKinds& schedule_kinds() {
 }
 
 void declare(DeckTable& table, ScheduleOptions& options) {
-  declare_kind(table, options.kind, "how the learning rate moves");
+  declare_kind(table, options.kind, "shape of the learning rate over time");
   table.choice("unit", options.unit, {{"epoch", ScheduleUnit::epoch}, {"step", ScheduleUnit::step}},
-               "what lengths of the schedule count");
+               "unit of the schedule's lengths");
 }
 
 std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options, std::int64_t epochs,

@@ -70,10 +70,10 @@ class ScheduleOf final : public Schedule {
   Options options_;
 };
 
-/// Schedules by what a deck calls them. Made of the run that they must fit.
+/// Schedules by their names in decks. Made of the run that they must fit.
 using ScheduleKinds = Kinds<std::unique_ptr<Schedule>(const ScheduledRun&)>;
 
-/// All that `[schedule] kind` can be: Lockstep's own, then those of register_schedule.
+/// All values of `[schedule] kind`: Lockstep's own, then those of register_schedule.
 [[nodiscard]] ScheduleKinds& schedule_kinds();
 
 /// The options of one of them: a StepLR, a CosineAnnealingLR ... By default the rate is constant.
@@ -87,9 +87,9 @@ void add_schedule(ScheduleKinds& kinds, std::string name, std::string doc) {
                      });
 }
 
-/// Makes a schedule of one's own known to decks, as `kind = "name"`, and to make_schedule:
+/// Makes a user-defined schedule known to decks, as `kind = "name"`, and to make_schedule:
 ///   optim::register_schedule<InverseSqrt>("inverse_sqrt", "falls as 1 / sqrt(k)");
-/// Once a process, before a deck is read or options are used. `doc` is one line for the reference.
+/// Once a process, before a deck is read or options are used. `doc` is its line in the reference.
 /// Throws Error if the name, or the options, are another kind's.
 template <ScheduleFormula Options>
 void register_schedule(std::string name, std::string doc) {
@@ -104,8 +104,8 @@ struct ScheduleOptions {
 };
 void declare(DeckTable& table, ScheduleOptions& options);
 
-/// The schedule of a run of so many epochs and so many steps an epoch. Throws InputError where
-/// options do not fit together or to the run, such as a warm-up that is longer, milestones that do
+/// The schedule of a run with this number of epochs and of steps per epoch. Throws InputError if
+/// options contradict each other or the run, e.g. a warm-up longer than the run, milestones that do
 /// not ascend, or lengths below 1.
 [[nodiscard]] std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options,
                                                       std::int64_t epochs,

@@ -17,7 +17,7 @@ namespace lockstep::optim {
 
 using Run = Optimizer::Run;
 
-/// Throws ShapeError unless `t`, the `what` of the run's parameter, has its shape and dtype.
+/// Throws ShapeError unless `t` (named by `what`) has the shape and dtype of the run's parameter.
 inline void expect_like(const char* operation, const char* what, const Run& run, const Tensor& t) {
   const Tensor& parameter = run.parameter;
   if (t.defined() && t.shape() == parameter.shape() && t.dtype() == parameter.dtype()) return;
@@ -30,7 +30,7 @@ struct Elements {
   decltype(flat_view<Space, T>(Tensor())) view;
 };
 
-/// The numbers of a step that kernels read where they lie (Optimizer::StepTensors).
+/// The numbers of a step that kernels read from device memory (Optimizer::StepTensors).
 template <class Space>
 struct LateNumbers {
   explicit LateNumbers(const Run& run) : known_factor(run.gradient_factor) {
@@ -58,8 +58,9 @@ struct PreparedEach {
   F f;
 };
 
-/// f(prepare(), i) for i in [0, n), as for_each_element(), or for none where prepare.has_work()
-/// says no. Both are asked where the kernel runs: on the host once a block of elements.
+/// Calls f(prepare(), i) for i in [0, n), like for_each_element(), or for none if
+/// prepare.has_work() is false. Both are called where the kernel runs: on the host once per block
+/// of elements.
 template <class Space, class Prepare, class F>
 void for_each_prepared(const char* label, const Space& space, std::int64_t n,
                        const Prepare& prepare, const F& f) {
@@ -77,7 +78,7 @@ void for_each_prepared(const char* label, const Space& space, std::int64_t n,
   }
 }
 
-/// A rule whose gradient factor is known where the kernel runs.
+/// A rule whose gradient factor is known only where the kernel runs.
 template <class Space, class Rule>
 struct PreparedRule {
   [[nodiscard]] KOKKOS_FUNCTION bool has_work() const { return !late.leaves_step_out(); }
@@ -114,10 +115,10 @@ void update_kernel(const char* label, const Space& space, const Run& run,
   }
 }
 
-/// parameter = rule(parameter, gradient, slots...), element by element, by the rule
-/// make.template operator()<T>() of the parameter's dtype, f32 or f64. The rule takes the slots by
-/// reference and leaves in them what they become. It is a WithDecay. `label`: "lockstep::" and the
-/// optimizer's name. Nothing is changed where the step is left out (LateNumbers).
+/// parameter = rule(parameter, gradient, slots...), element by element, by the rule make.template
+/// operator()<T>() of the parameter's dtype, f32 or f64. The rule takes the slots by reference and
+/// updates them. It is a WithDecay. `label`: "lockstep::" and the optimizer's name. Changes nothing
+/// if the step is skipped (LateNumbers).
 template <std::size_t n, class Make>
 void update_elements(const char* label, const Run& run, const std::array<const Tensor*, n>& slots,
                      const Make& make) {
@@ -140,13 +141,13 @@ void update_elements(const char* label, const Run& run, const Make& make) {
   update_elements(label, run, slots, make);
 }
 
-/// x as a T: what of an update is the same for every element is worked out once and in double.
+/// x as a T: values of an update that are the same for every element are computed once, in double.
 template <class T>
 constexpr T rounded(double x) {
   return static_cast<T>(x);
 }
 
-/// 1 - beta^t of the t-th update: what a running mean that began with 0 is divided by.
+/// 1 - beta^t of the t-th update: the bias correction of a running mean that started at 0.
 inline double bias_correction(double beta, const Run& run) {
   return 1.0 - std::pow(beta, static_cast<double>(run.step));
 }
@@ -162,10 +163,10 @@ struct Decay {
   KOKKOS_FUNCTION T gradient(T p, T g) const { return factor * g + added * p; }
 
   T factor, added;
-  T keep;  ///< what the parameter is multiplied by
+  T keep;  ///< factor of the parameter
 };
 
-/// What the rules of all optimizers have.
+/// The common part of all optimizers' rules.
 template <class T>
 struct WithDecay {
   Decay<T> decay;

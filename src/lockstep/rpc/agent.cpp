@@ -49,8 +49,8 @@ constexpr std::chrono::seconds for_calls_in_progress{5}, for_the_last_receive{1}
 void expect_backend(const ProcessGroup& group) {
   const std::string_view backend = group.backend();
   if (backend == "mpi" || backend == "threads") return;
-  throw InputError(fmt::format(
-      "rpc::init: calls travel over groups of the backends mpi and threads, not {}", backend));
+  throw InputError(
+      fmt::format("rpc::init: the group's backend must be mpi or threads, not {}", backend));
 }
 
 void expect_sensible(const Options& options) {
@@ -60,7 +60,7 @@ void expect_sensible(const Options& options) {
     return;
   }
   throw InputError(fmt::format(
-      "rpc::init: the options make no sense: timeout {} ms, shutdown_timeout {} ms, {} workers, "
+      "rpc::init: the options are out of range: timeout {} ms, shutdown_timeout {} ms, {} workers, "
       "max_depth {}, inline_bytes {}, max_message_bytes {} (1024 at least), max_tensor_bytes {}",
       options.timeout.count(), options.shutdown_timeout.count(), options.workers, options.max_depth,
       options.inline_bytes, options.max_message_bytes, options.max_tensor_bytes));
@@ -135,8 +135,9 @@ Agent& Agent::current() {
   Agent* const agent = current_or_null();
   if (!agent) {
     throw Error(
-        "this thread is of no worker: call rpc::init first, and not after rpc::shutdown; a thread "
-        "of one's own, where several ranks are threads of a process, needs an rpc::WorksFor");
+        "this thread belongs to no worker: call rpc::init first, and make no calls after "
+        "rpc::shutdown. Where several ranks are threads of one process, a thread that you start "
+        "needs an rpc::WorksFor");
   }
   agent->expect_open();
   return *agent;
@@ -180,7 +181,7 @@ void Agent::begin_thread() {
 
 ShutdownReport Agent::shut_down(bool graceful) {
   if (ThreadPool::is_member()) {
-    throw Error("rpc::shutdown was called by a function that is executed for another worker");
+    throw Error("rpc::shutdown was called inside a function that runs for another worker");
   }
   ShutdownReport report;
   if (graceful) {
@@ -197,8 +198,9 @@ ShutdownReport Agent::shut_down(bool graceful) {
     termination_.await(move_on, has_threads_);
     report.left = references_.left();
     if (report.taken_back > 0 || !report.left.empty()) {
-      std::string text = fmt::format("{}: rpc::shutdown took {} remote references back",
-                                     workers_.own_name(), report.taken_back);
+      std::string text =
+          fmt::format("{}: rpc::shutdown released {} remote references that were still held",
+                      workers_.own_name(), report.taken_back);
       for (const std::string& left : report.left) text += "; left: " + left;
       log(LogLevel::warning, text);
     }
@@ -269,17 +271,16 @@ milliseconds Agent::limit_of(milliseconds timeout, Clock::time_point now) const 
   const CallScope& within = CallScope::of_thread();
   if (within.depth == 0) return limit;
   if (static_cast<int>(within.depth) >= options_.max_depth) {
-    throw Error(
-        fmt::format("{}: {} calls wait for each other, each made within the one before: more than "
-                    "Options::max_depth allows{}",
-                    workers_.own_name(), within.depth,
-                    has_threads_ ? "" : ", which is 1000 at most without threads"));
+    throw Error(fmt::format(
+        "{}: {} nested calls wait for each other: more than Options::max_depth allows{}",
+        workers_.own_name(), within.depth,
+        has_threads_ ? "" : ", which is 1000 at most without threads"));
   }
   if (within.deadline == Clock::time_point::max()) return limit;
   const auto left = floor<milliseconds>(within.deadline - now);
   if (left.count() <= 0) {
     throw TimeoutError(workers_.own_name() +
-                       ": a function makes a call after the deadline of the call that it serves");
+                       ": a function made a call after the deadline of the call that it serves");
   }
   return std::min(limit, left);
 }

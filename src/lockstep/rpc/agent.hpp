@@ -28,7 +28,8 @@ class Agent {
  public:
   /// Collective over `group`, see rpc::init.
   static void open(const std::string& name, ProcessGroup& group, const Options& options);
-  /// The calling thread's: the process's, or, where ranks are threads, the rank's. Throws.
+  /// The agent of the calling thread: of the process, or, where ranks are threads, of the rank.
+  /// Throws.
   [[nodiscard]] static Agent& current();
   [[nodiscard]] static Agent* current_or_null() noexcept;
   /// Sets the calling thread's; returns the one before.
@@ -42,7 +43,7 @@ class Agent {
   [[nodiscard]] bool has_threads() const noexcept { return has_threads_; }
   [[nodiscard]] References& references() noexcept { return references_; }
   [[nodiscard]] Server& server() noexcept { return server_; }
-  /// Throws CommError where no call is possible any more.
+  /// Throws CommError if no call is possible any more.
   void expect_open() const {
     if (!availability_.is_open()) availability_.expect_open(workers_.own_name());
   }
@@ -54,20 +55,20 @@ class Agent {
   /// Sends a call; `state` will be completed by its answer, or at its deadline.
   void call(OutgoingMessage& message, int to, const Function& function,
             const IntrusivePtr<FutureState>& state, std::chrono::milliseconds timeout);
-  /// Sends what only manages references.
+  /// Sends a message that only manages references.
   void send_control(OutgoingMessage& message, int to);
 
   // ---- waiting
 
   /// Moves calls on until `state` is complete or `until`; with Clock::time_point::min() once.
   static void drive(FutureState& state, Clock::time_point until);
-  /// When a wait that begins now is to end.
+  /// The deadline of a wait that begins now.
   [[nodiscard]] static Clock::time_point default_deadline();
-  /// Futures of calls have got, or lost, so many continuations.
+  /// The number of continuations on futures of calls has changed by this much.
   void watch_answers(int more) noexcept {
     if (has_threads_) answers_.watch(more);
   }
-  /// Executes calls until `until`, or until `over`, on this thread where there are no others.
+  /// Executes calls until `until`, or until `over`, on this thread if there are no pool threads.
   void serve(Clock::time_point until, const std::function<bool()>& over);
 
  private:
@@ -83,7 +84,7 @@ class Agent {
   void await(FutureState& state, Clock::time_point until);
   void await_without_threads(const FutureState* state, Clock::time_point until,
                              const std::function<bool()>& over);
-  /// Moves calls on, without blocking; true if there were some.
+  /// Makes progress on calls without blocking; true if there was any.
   bool step();
   void expire_overdue() noexcept;
 

@@ -111,7 +111,7 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
     throw;
   } catch (const std::exception& error) {
     transport_.count().refused.fetch_add(1);
-    log(LogLevel::warning, fmt::format("{}: an answer of rank {} was dropped: {}",
+    log(LogLevel::warning, fmt::format("{}: an answer from rank {} was dropped: {}",
                                        workers_.own_name(), from, error.what()));
   }
   return std::nullopt;
@@ -172,7 +172,7 @@ void Answers::expire(const CallTable::Entry& entry, const std::string& callee) n
   fail(entry,
        std::make_exception_ptr(TimeoutError(fmt::format(
            "{}: {} on worker {} (rank {}) has not been answered after {:.1f} s: {}. A late answer "
-           "will be dropped; if it is only slow, raise the timeout.",
+           "will be dropped; If it is only slow, raise the timeout.",
            workers_.own_name(), entry.name, workers_.name(entry.to), entry.to,
            seconds_since(entry.start), callee))));
 }

@@ -21,9 +21,9 @@
 
 namespace lockstep::rpc {
 
-/// The answers to a rank's calls: they are received by who waits for one. Of several that wait, one
-/// receives and completes the others' futures too. Where futures have continuations and nobody
-/// waits, a thread of its own does. Calls that are not answered end at their deadlines.
+/// The answers to a rank's calls: a thread that waits for an answer receives them. Of several that
+/// wait, one receives and completes the others' futures too. If futures have continuations and no
+/// thread waits, a dedicated thread does. Calls without an answer end at their deadlines.
 /// Thread-safe.
 class Answers {
  public:
@@ -41,7 +41,7 @@ class Answers {
   }
   /// Calls that are not over.
   [[nodiscard]] std::size_t open() const noexcept { return calls_.open(); }
-  /// This rank's answer to a call of its own.
+  /// This rank's answer to one of its own calls.
   void take(std::uint64_t id, IncomingMessage& message) noexcept;
 
   /// Receives answers, or sleeps while another thread does, until `state` is complete or `until`.
@@ -49,42 +49,42 @@ class Answers {
   void await(FutureState& state, Clock::time_point until);
   /// Sleeps until `state` is complete, by whomever, or `until`.
   static void await_passively(FutureState& state, Clock::time_point until);
-  /// Receives what is there; true if something was.
+  /// Receives answers that have arrived; true if there were any.
   bool receive();
-  /// The same of one answer, where one thread only ever receives.
+  /// Receives one answer, for use where only one thread ever receives.
   bool receive_one();
-  /// Sleeps until an answer is there, or for `at_most`.
+  /// Sleeps until an answer arrives, or for `at_most`.
   void nap(std::chrono::microseconds at_most);
 
-  /// Futures of calls have got, or lost, so many continuations.
+  /// The number of continuations on futures of calls has changed by this much.
   void watch(int more) noexcept;
 
-  /// Of the call that it is of, whose deadline has passed. It is complete then.
+  /// The error of a call whose deadline has passed. It is complete then.
   void expire(FutureState& state) noexcept;
   void expire_overdue() noexcept;
   /// No answer can come any more: every call fails.
   void lost(const std::exception& error) noexcept;
-  /// Every call that has not been answered; says how many.
+  /// Fails every unanswered call; returns their number.
   std::int64_t fail_all(const std::exception_ptr& why) noexcept;
 
   /// Ends the thread.
   void stop() noexcept;
-  /// Ends what is being received; the last receive, which may have to be waited for.
+  /// Ends receiving; may have to wait for the last receive.
   [[nodiscard]] Work cancel() noexcept;
 
  private:
-  /// An answer that has come, and what it answers: without state, if nobody waits any more.
+  /// An answer that has arrived, with its call; without state if no thread waits any more.
   struct Received {
     CallTable::Entry entry;
     IncomingMessage message;
   };
-  /// One whose tensors are on their way. What it answers stays in the table until they are here.
+  /// An answer whose tensors are still arriving. Its call stays in the table until they are here.
   struct Arriving {
     IncomingMessage message;
     std::vector<Work> works;
     [[nodiscard]] bool is_over();
   };
-  /// Who waits while another one has the role of the receiver. The first takes it next.
+  /// Waits while another thread is the receiver. The first takes it next.
   struct Follower {
     explicit Follower(FutureState* whose) : state(whose) {}
     FutureState* state;
@@ -94,7 +94,7 @@ class Answers {
   // With the role of the receiver:
   [[nodiscard]] std::optional<Received> look();
   [[nodiscard]] std::optional<Received> take_message(Tensor bytes, int from);
-  /// With what it answers, out of the table.
+  /// Removes its call from the table.
   [[nodiscard]] Received taken(IncomingMessage&& message);
   [[nodiscard]] std::optional<Received> take_arrived();
   /// The same; gives the role up.
@@ -115,16 +115,16 @@ class Answers {
   Availability& availability_;
   CallTable calls_;
 
-  SpinLock role_;  // of who receives; guards the next two
+  SpinLock role_;  // held by the receiver; guards the next two
   Work work_;
   std::vector<Arriving> arriving_;
-  SpinLock posted_;  // around each change of work_, and of who has not the role
+  SpinLock posted_;  // held for each change of work_ and by threads that are not the receiver
   std::mutex followers_mutex_;
   std::list<Follower> followers_;
 
   const std::function<void()> begin_thread_;
   std::atomic<int> watched_ = 0;
-  std::mutex thread_mutex_;  // guards what follows
+  std::mutex thread_mutex_;  // guards the members below
   std::condition_variable thread_called_;
   std::thread thread_;
   bool thread_stops_ = false;

@@ -19,13 +19,13 @@
 #include <cereal/types/vector.hpp>
 #include <lockstep/rpc/message.hpp>
 
-// How arguments and results become bytes: archives of cereal, so that types which cereal knows, and
-// those with a serialize() member, can be passed. The one public header that brings another library
-// along: whether a type can be sent is decided where it is.
+// Serialises arguments and results with cereal's archives, so types that cereal knows, and types
+// with a serialize() member, can be passed. The one public header that includes another library:
+// whether a type can be sent is decided where the type is defined.
 
 namespace lockstep::rpc {
 
-/// Writes into a message. Tensors and references get their place in the message's tables.
+/// Writes into a message. Tensors and references go to the message's tables.
 class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowEmptyClassElision> {
  public:
   explicit OutputArchive(OutgoingMessage& message)
@@ -39,8 +39,8 @@ class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowE
   OutgoingMessage& message_;
 };
 
-/// Reads from a message, whose bytes it does not trust: throws MalformedMessage, or cereal's
-/// Exception, instead of reading past the end, or allocating much more than what has come.
+/// Reads from an untrusted message: throws MalformedMessage, or cereal's Exception, rather than
+/// read past the end or allocate much more than the message's size.
 class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmptyClassElision> {
  public:
   explicit InputArchive(IncomingMessage& message)
@@ -55,15 +55,16 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
     if (bytes > 0) std::memcpy(data, rest_.data(), bytes);
     rest_ = rest_.subspan(bytes);
   }
-  /// Of elements that are to follow, each of which takes a byte at least.
+  /// The number of elements that follow, each at least one byte.
   void expect_count(std::uint64_t count) const {
     if (count > rest_.size()) {
-      throw MalformedMessage("a message was refused: it cannot hold as many elements as it says");
+      throw MalformedMessage(
+          "a message was refused: it is too short for the number of elements that it declares");
     }
   }
   /// Everything has been read.
   void expect_end() const {
-    if (!rest_.empty()) throw MalformedMessage("a message was refused: it holds more than asked");
+    if (!rest_.empty()) throw MalformedMessage("a message was refused: it has bytes left over");
   }
   // Of types within types: lists that are linked by pointers must not exhaust the stack.
   void enter() {

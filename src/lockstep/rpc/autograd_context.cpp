@@ -27,15 +27,15 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
     const auto message = message_.lock();
     if (!message) {
       throw Error(
-          "backward() came to a Variable that another rank sent, in a context that has ended: call "
-          "dist_autograd::backward while it lives");
+          "backward() reached a Variable that another rank sent, in a context that has ended: call "
+          "dist_autograd::backward while the context lives");
     }
     if (!runs_own_pass) {
       const auto part = message->part.lock();
       if (!part || !tell_when_over(part->continuation())) {
         throw Error(
-            "backward() came within a recomputed block to a Variable that another rank sent: take "
-            "the call out of the block");
+            "backward() reached, within a recomputed block, a Variable that another rank sent: "
+            "move the call out of the block");
       }
     }
     Tensor& gradient = message->gradients[place_];
@@ -129,9 +129,9 @@ void ContextPart::expect_not_observed() const {
     for (const auto& hook : leaf.record()->grad_hooks) {
       if (!hook.observer || !hook.observer->awaits_pass()) continue;
       throw Error(
-          "a backward pass of dist_autograd that another rank has begun came to parameters of a "
-          "DistributedDataParallel: their gradients are averaged where the rank that has it begins "
-          "the pass");
+          "a dist_autograd backward pass that another rank started reached parameters of a "
+          "DistributedDataParallel. Their gradients are averaged only if the rank that holds it "
+          "starts the pass: call dist_autograd::backward there");
     }
   }
 }
@@ -201,7 +201,7 @@ Progress ContextPart::begin_continued(std::uint64_t pass) {
 Progress ContextPart::take(std::uint64_t pass, const Gradients& gradients) {
   const std::lock_guard lock(running_);
   if (is_older(pass, pass_)) {
-    throw Error("gradients came late, of a backward pass that a newer one of its context follows");
+    throw Error("gradients arrived late: a newer backward pass of the same context has started");
   }
   return run(pass, [&] {
     if (pass_ != pass) open(pass, {}, false);
@@ -218,7 +218,7 @@ void ContextPart::give(const Gradients& gradients) {
   }
   const auto& values = gradients.values;
   if (variables.size() != values.size()) {
-    throw Error(fmt::format("{} gradients came for {} variables of message {}", values.size(),
+    throw Error(fmt::format("{} gradients arrived for {} variables of message {}", values.size(),
                             variables.size(), gradients.message));
   }
   const auto awaited = std::ranges::find(awaited_, gradients.message);
@@ -300,8 +300,8 @@ std::shared_ptr<ContextPart> part_of(std::uint64_t context) {
   auto part = Contexts::of(rpc::Agent::current()).find(context);
   if (!part) {
     throw Error(
-        fmt::format("context {:#x} of distributed autograd is not known here: it has ended, "
-                    "or no call of it has come to this rank",
+        fmt::format("context {:#x} of distributed autograd is unknown on this rank: it has ended, "
+                    "or none of its calls has reached this rank",
                     context));
   }
   return part;

@@ -17,7 +17,7 @@
 
 namespace lockstep::dist_autograd {
 
-/// Gradients of the variables of a message, on their way to who sent it.
+/// Gradients of a message's variables, on their way to its sender.
 struct Gradients {
   std::uint64_t message = 0;
   std::vector<Tensor> values;  ///< undefined: none
@@ -28,7 +28,7 @@ struct Gradients {
   }
 };
 
-/// What a pass has come to on a rank.
+/// The parts of the graph that a pass has reached on a rank.
 struct Progress {
   struct Outgoing {
     int to;
@@ -40,7 +40,7 @@ struct Progress {
 
 class ContextPart;
 
-/// Variables that came with one message, results here of what their sender has.
+/// Variables that arrived with one message; here they are results of their sender's variables.
 struct Received {
   std::weak_ptr<ContextPart> part;
   std::uint64_t message;  ///< chosen by the sender, within the context
@@ -57,40 +57,40 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   /// A number for a message that is about to be written.
   [[nodiscard]] std::uint64_t next_message() noexcept { return ++messages_; }
-  /// A call goes there.
+  /// Makes a call to that rank.
   void add_neighbour(int worker);
   /// A variable of that message, in order.
   void add_sent(std::uint64_t message, const Variable& variable);
-  /// The result that stands here for a variable of that message, in order.
+  /// The results that represent that message's variables here, in order.
   [[nodiscard]] Variable add_received(std::uint64_t message, int from, Tensor value);
 
-  // What one of these has thrown, the others throw for the rest of the pass.
+  // After an error on one rank, the others throw it for the rest of the pass.
 
   /// Begins a pass from losses of this rank.
   [[nodiscard]] Progress begin(std::uint64_t pass, std::span<const Variable> losses);
-  /// Begins a pass where one of Variable::backward has ended: at variables that came from
-  /// elsewhere.
+  /// Starts a pass where one of Variable::backward has ended: at variables that came from other
+  /// ranks.
   [[nodiscard]] Progress begin_continued(std::uint64_t pass);
-  /// Gradients have come. Throws Error if they are of an older pass than the one at hand, which was
-  /// given up: it goes on as if they had not come.
+  /// Gradients have come. Throws Error if they belong to a pass older than the current one, which
+  /// was abandoned: the current pass ignores them.
   [[nodiscard]] Progress take(std::uint64_t pass, const Gradients& gradients);
   /// No rank has anything to do any more: none waits from now on for gradients that have not come.
-  /// Nothing for a pass that has been finished here before, or is older than the one at hand.
+  /// Does nothing for a pass that has been finished here before, or is older than the current one.
   [[nodiscard]] std::optional<Progress> finish(std::uint64_t pass);
 
-  /// The pass, which was begun here, is over: observers of leaves that it has come to are told.
+  /// Ends a pass that started here: notifies observers of leaves that it has reached.
   void tell_observers();
-  /// After a pass that was begun here, also one that has failed.
+  /// Called after a pass that started here, even if it failed.
   void end_pass();
-  /// Asked to be told when a pass of Variable::backward that comes to variables from elsewhere is
-  /// over, it goes on there.
+  /// Registered to run after a pass of Variable::backward that reaches variables from other ranks:
+  /// continues the pass there.
   [[nodiscard]] PassObserver& continuation() noexcept { return continuation_; }
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;
   [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
-  /// Whom this rank has called within the context.
+  /// The ranks that this rank has called within the context.
   [[nodiscard]] std::set<int> neighbours() const;
-  /// These, and whose variables have come here: a pass may begin on any rank.
+  /// These, and the ranks whose variables arrived here: a pass may start on any rank.
   [[nodiscard]] std::set<int> partners() const;
 
  private:
@@ -113,19 +113,19 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   [[nodiscard]] Progress run(std::uint64_t pass, const Step& step);
   void forget_pass(std::uint64_t next);
   void forget_received() noexcept;
-  /// Throws Error where a leaf that the pass has come to is observed: it was begun elsewhere.
+  /// Throws Error if the pass has reached an observed leaf but started on another rank.
   void expect_not_observed() const;
   void open(std::uint64_t pass, std::span<const Variable> losses, bool begun_here);
   void give(const Gradients& gradients);
   void stop_waiting();
-  /// What is known of variables' gradients goes to where these came from.
+  /// Sends the known gradients of variables to the ranks they came from.
   [[nodiscard]] Progress progress();
 
   Continuation continuation_;
   const std::uint64_t id_;
   std::atomic<std::uint64_t> messages_ = 0;
 
-  mutable std::mutex lists_;  // guards what forward writes
+  mutable std::mutex lists_;  // guards the members that forward writes
   std::vector<Sent> sent_;
   std::vector<std::shared_ptr<Received>> received_;
   std::set<int> neighbours_;
@@ -140,14 +140,14 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   std::vector<std::uint64_t> awaited_;  ///< messages whose variables are roots of stages_
 };
 
-/// The contexts that a worker knows of.
+/// The contexts that a worker knows.
 class Contexts {
  public:
   static Contexts& of(const rpc::Agent& agent);
 
   [[nodiscard]] std::shared_ptr<ContextPart> find(std::uint64_t id) const;
   [[nodiscard]] std::shared_ptr<ContextPart> find_or_make(std::uint64_t id);
-  /// nullptr if it is not there.
+  /// nullptr if there is no such context.
   std::shared_ptr<ContextPart> remove(std::uint64_t id);
   [[nodiscard]] std::size_t size() const;
 
@@ -156,14 +156,14 @@ class Contexts {
   std::unordered_map<std::uint64_t, std::shared_ptr<ContextPart>> parts_;
 };
 
-/// What a message within a context brings beside its arguments.
+/// The data that a message within a context carries besides its arguments.
 struct Tag {
   std::uint64_t context, message;
 };
 
 /// The calling rank's part. Throws Error if it has none.
 [[nodiscard]] std::shared_ptr<ContextPart> part_of(std::uint64_t context);
-/// A number that no other rank gives: the worker's id stands in the upper 16 bits.
+/// A number unique over all ranks: the upper 16 bits are the worker's id.
 [[nodiscard]] std::uint64_t next_number();
 
 /// While it lives, this thread's calls belong to that context; 0: to none.

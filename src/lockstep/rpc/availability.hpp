@@ -16,7 +16,7 @@ class Availability {
     const std::lock_guard lock(mutex_);
     if (open_.exchange(false)) reason_ = reason;
   }
-  /// Throws CommError where they are not.
+  /// Throws CommError if they are not.
   void expect_open(const std::string& own_name) const {
     if (is_open()) return;
     const std::lock_guard lock(mutex_);

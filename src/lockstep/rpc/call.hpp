@@ -16,13 +16,13 @@
 #include <lockstep/rpc/rref.hpp>
 #include <lockstep/rpc/signature.hpp>
 
-// Calls, with the types of what is called.
+// Typed remote calls.
 
 namespace lockstep::rpc {
 
 namespace detail {
 
-/// What the caller gets of a function that returns R: of a Future its value.
+/// The result that the caller of a function returning R gets: for a Future its value.
 template <class R>
 struct AnswerOf {
   using Type = std::remove_cvref_t<R>;
@@ -36,7 +36,7 @@ struct AnswerOf<Future<T>> {
 template <class R>
 using Answer = typename AnswerOf<std::remove_cvref_t<R>>::Type;
 
-/// The object that a reference to what R returns is to.
+/// The type of the object behind a reference to an R result.
 template <class T>
 struct ObjectOf {
   using Type = T;
@@ -56,7 +56,7 @@ template <class T>
 inline constexpr bool has_archives =
     cereal::traits::is_output_serializable<T, OutputArchive>::value&&
         cereal::traits::is_input_serializable<T, InputArchive>::value;
-/// cereal looks at a container or a pointer, but not at what is in it.
+/// cereal checks a container or a pointer, but not the type of its elements.
 template <class T>
 struct Sendable : std::bool_constant<has_archives<T>> {};
 template <>
@@ -110,7 +110,7 @@ std::shared_ptr<T> as_object(std::shared_ptr<T> value) {
   return value;
 }
 
-/// Sends the result of a call, or keeps it, if it is to be an object.
+/// Sends the result of a call, or keeps it as an object for a reference.
 template <class T>
 void conclude(const Reply& reply, Held<T>&& value) {
   if (reply.keeps_result()) {
@@ -125,14 +125,14 @@ void conclude(const Reply& reply, Held<T>&& value) {
     }
     draft.send_answer(reply);
   } else {
-    throw Error("the result is of a type that cannot be sent: use rpc::remote");
+    throw Error("the result's type cannot be sent: use rpc::remote");
   }
 }
 
 /// The same for a function that answers later.
 template <class T>
 void conclude_later(const Reply& reply, const Future<T>& future) {
-  if (!future.valid()) throw Error("the function returned a Future that nobody will complete");
+  if (!future.valid()) throw Error("the function returned a Future that can never complete");
   future.then([reply, number = reply.postpone()](const Future<T>& done) {
     if (!reply.resume(number)) return;  // nobody waits any more
     try {
@@ -203,7 +203,7 @@ void execute(Execution& execution, Types<P...>) {
   using A = Answer<R>;
   if constexpr (AnswerOf<std::remove_cvref_t<R>>::later) {
     conclude_later<A>(reply, call());
-    return;  // counted when it is answered
+    return;  // counted when it has been answered
   } else if constexpr (std::is_void_v<A>) {
     call();
     conclude<A>(reply, Unit{});
@@ -222,7 +222,7 @@ struct Registered {
         execution, typename Signature::Parameters{});
   }
   static bool add(const char* name) {
-    // Not a static member: those of templates are made in no order.
+    // Not a static member: static members of templates are initialised in no defined order.
     static Function function{.name = name,
                              .pointer = pointer_to(F),
                              .signature_text = typeid(decltype(F)).name(),
@@ -262,14 +262,14 @@ template <class P, class A>
 void write_as(OutputArchive& archive, A&& argument) {
   using Wanted = std::remove_cvref_t<P>;
   static_assert(!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>,
-                "a function that is called remotely cannot change its caller's variables: let it "
-                "take values or const references, and return what is new");
+                "a function that is called remotely cannot change its caller's variables: take "
+                "values or const references, and return the new values");
   static_assert(!std::is_pointer_v<Wanted>,
-                "a pointer means nothing on another rank: pass the value, or an RRef");
+                "a pointer is not valid on another rank: pass the value, or an RRef");
   static_assert(std::is_convertible_v<A&&, Wanted>,
                 "an argument of this call cannot be converted to its parameter's type");
   static_assert(is_sendable<Wanted>,
-                "a parameter of this function is of a type that cannot be sent: give it a "
+                "a parameter's type cannot be sent: give it a "
                 "serialize() member, or include cereal's header for it");
   if constexpr (std::is_same_v<std::remove_cvref_t<A>, Wanted>) {
     archive(argument);
@@ -288,7 +288,7 @@ void write_as(OutputArchive& archive, A&& argument) {
 template <class... P, class... A>
 void write_arguments(Draft& draft, const Target* target, Types<P...>, A&&... arguments) {
   static_assert(sizeof...(P) == sizeof...(A),
-                "this call has another number of arguments than the function has parameters");
+                "the number of arguments differs from the function's number of parameters");
   OutputArchive archive(draft.message());
   if (target) archive(*target);
   (write_as<P>(archive, std::forward<A>(arguments)), ...);
@@ -309,7 +309,7 @@ auto start_call(const To& to, F function, const Target* target, A&&... arguments
   return Future<T>(std::move(state));
 }
 
-/// Of a function or method by which an object answers, on its owner.
+/// The type of a function or method that runs on an object's owner.
 template <class T, class... P, class... A>
 Future<T> start_call_of_object(const ReferenceHandle& object, const Function& function,
                                std::chrono::milliseconds timeout, Types<P...> parameters,
@@ -322,12 +322,12 @@ Future<T> start_call_of_object(const ReferenceHandle& object, const Function& fu
   return Future<T>(std::move(state));
 }
 
-/// A call whose result is to be an object there.
+/// A call whose result stays there as an object.
 template <class F, class... A>
 auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&... arguments) {
   using Signature = SignatureOf<F>;
   using T = Object<typename Signature::Result>;
-  static_assert(!std::is_void_v<T>, "remote() needs a function that returns something to keep");
+  static_assert(!std::is_void_v<T>, "remote() needs a function that returns a value");
   Draft draft(Kind::create, to);
   const Function& called = registered(pointer_to(function));
   draft.make_object(number_of_type<T>());
@@ -344,11 +344,12 @@ auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&
 
 }  // namespace detail
 
-/// Calls `function`, which LOCKSTEP_RPC has registered, on worker `to` with copies of the
-/// arguments, converted to its parameters' types here. Tensors above Options::inline_bytes are sent
-/// from where they are: leave them alone until the future is over. The future's value is what the
-/// function returns; of a function that returns a Future, that one's value. Throws InputError if
-/// there is no such worker or the function is not registered here; CommError after shutdown.
+/// Calls `function`, registered by LOCKSTEP_RPC, on worker `to` with copies of the arguments,
+/// converted here to its parameters' types. Tensors above Options::inline_bytes are sent from their
+/// own memory: do not change them until the future has completed. The future's value is the
+/// function's result; if the function returns a Future, it is that Future's value. Throws
+/// InputError if there is no such worker or the function is not registered here; CommError after
+/// shutdown.
 template <class R, class... P, class... A>
 [[nodiscard]] auto rpc_async(const To& to, R (*function)(P...), A&&... arguments) {
   return detail::start_call(to, function, nullptr, std::forward<A>(arguments)...);
@@ -360,9 +361,9 @@ auto rpc_sync(const To& to, R (*function)(P...), A&&... arguments) {
   return detail::start_call(to, function, nullptr, std::forward<A>(arguments)...).wait();
 }
 
-/// The same, but the result stays on worker `to`, as an object; returns at once a reference to it.
-/// What the function throws is thrown by whatever asks for the object. Of a function that returns
-/// a std::unique_ptr or std::shared_ptr, the object is what that points to; null is an error.
+/// The same, but the result stays on worker `to` as an object; returns a reference to it at once.
+/// If the function throws, each request for the object throws that error. If a function returns a
+/// std::unique_ptr or std::shared_ptr, the object is its pointee; null is an error.
 template <class R, class... P, class... A>
 [[nodiscard]] auto remote(const To& to, R (*function)(P...), A&&... arguments) {
   return detail::start_creation(to, function, nullptr, std::forward<A>(arguments)...);
@@ -374,7 +375,7 @@ template <class T>
 template <class M>
 constexpr void RRef<T>::expect_method() {
   static_assert(std::is_convertible_v<T*, typename detail::SignatureOf<M>::Object*>,
-                "the method must be of the object's class or of a public base of it");
+                "the method must belong to the object's class or to a public base of it");
 }
 
 template <class T>
@@ -439,7 +440,7 @@ void load(InputArchive& archive, RRef<T>& reference) {
   }
   const auto& handles = archive.message().handles();
   if (index >= handles.size() || handles[index]->type() != number_of_type<T>()) {
-    throw MalformedMessage("a message was refused: it brings no such reference");
+    throw MalformedMessage("a message was refused: it does not carry this reference");
   }
   reference = RRef<T>(handles[index]);
 }
@@ -457,5 +458,5 @@ void load(InputArchive& archive, RRef<T>& reference) {
       ::lockstep::rpc::detail::Registered<&function>::add(name)
 // NOLINTEND(bugprone-macro-parentheses)
 
-/// The same under its own name, as it is written here.
+/// Registers a function under its name as written here.
 #define LOCKSTEP_RPC(function) LOCKSTEP_RPC_AS(#function, function)

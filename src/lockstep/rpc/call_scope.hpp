@@ -6,8 +6,8 @@
 
 namespace lockstep::rpc {
 
-/// What holds for the calls that a thread makes: inside a function that is executed for another
-/// worker they end with the call that they serve, and are nested one deeper.
+/// The limits on calls that a thread makes: inside a function that runs for another worker they
+/// have the deadline of the call that they serve, and one more level of nesting.
 struct CallScope {
   Clock::time_point deadline = Clock::time_point::max();
   std::uint32_t depth = 0;  ///< of the call that is executed; 0: none is

@@ -13,9 +13,9 @@
 
 namespace lockstep::rpc {
 
-/// The calls of a rank that have not been answered, by number: a late answer's number is nobody's.
-/// Slots are used again, so that memory stays flat. Who takes an entry that has a state completes
-/// it, and then calls over(). Thread-safe.
+/// A rank's unanswered calls by number; a late answer's number matches none. Slots are used again,
+/// so that memory stays flat. The thread that takes an entry with a state completes it, and then
+/// calls over(). Thread-safe.
 class CallTable {
  public:
   struct Entry {
@@ -42,7 +42,7 @@ class CallTable {
     return std::uint64_t{slot.generation} << 32U | at;
   }
 
-  /// Takes a call out of the table; an entry without state if it is not there (any more).
+  /// Takes a call out of the table; returns an entry without state if it is no longer there.
   [[nodiscard]] Entry take(std::uint64_t id) {
     const std::lock_guard lock(lock_);
     const auto at = static_cast<std::uint32_t>(id);
@@ -50,8 +50,8 @@ class CallTable {
     return take_slot(at);
   }
 
-  /// All calls that are overdue at `now`, which the caller is to complete. Looks through the table
-  /// only if one of those that it has held may be.
+  /// All calls overdue at `now`; the caller must complete them. Searches the table only if one of
+  /// the calls may be overdue.
   [[nodiscard]] std::vector<Entry> take_overdue(Clock::time_point now) {
     std::vector<Entry> overdue;
     const std::lock_guard lock(lock_);

@@ -13,8 +13,8 @@
 
 namespace lockstep::rpc {
 
-/// For tests: what is to be sent waits for a random time before that, and so overtakes each other
-/// and the calls. Thread-safe.
+/// For tests: delays each message by a random time, so that messages overtake each other and the
+/// calls. Thread-safe.
 class DelayedMessages {
  public:
   /// `longest`: that a message waits. `begin_thread` is called at the beginning of its thread.

@@ -84,7 +84,7 @@ Context::~Context() {
     end_context(id_);
   } catch (const std::exception& error) {
     log(LogLevel::warning,
-        fmt::format("a context of distributed autograd did not end on all ranks: {}",
+        fmt::format("a distributed autograd context was not released on all ranks: {}",
                     error.what()));
   }
 }
@@ -95,8 +95,7 @@ void backward(std::uint64_t context, std::span<const Variable> losses) {
   for (const Variable& loss : losses) {
     if (!loss.defined() || loss.data().numel() != 1 || !loss.requires_grad()) {
       throw Error(
-          "dist_autograd::backward starts from losses of one element that depend on a "
-          "parameter, not from " +
+          "dist_autograd::backward needs losses of one element that depend on a parameter, not " +
           (loss.defined() ? describe(loss.data()) : "an undefined variable"));
     }
   }
@@ -142,8 +141,7 @@ void load(InputArchive& archive, Variable& variable) {
     variable = Variable(std::move(value));
   } else {
     if (!is_floating(value.dtype())) {
-      throw MalformedMessage(
-          "a message was refused: numbers that are not floating have no gradient");
+      throw MalformedMessage("a message was refused: only floating tensors have gradients");
     }
     variable = Contexts::of(Agent::current())
                    .find_or_make(tag.context)

@@ -38,10 +38,10 @@ class ArchivedTable final : public lockstep::detail::AnyKey<ArchivedTable<Archiv
     archive_(name);
     const auto found = std::ranges::find(names, name);
     if (found == names.end()) {
-      throw InputError(fmt::format(
-          "{} \"{}\" of an optimizer is not known on the rank that has the parameters. Register it "
-          "there, too: optim::register_optimizer.",
-          key, name));
+      throw InputError(
+          fmt::format("{} \"{}\" of an optimizer is unknown on the rank that owns the parameters. "
+                      "Register it there too: optim::register_optimizer.",
+                      key, name));
     }
     return static_cast<std::size_t>(found - names.begin());
   }
@@ -190,8 +190,7 @@ auto DistributedOptimizer::on_every_rank(M method, A... arguments) {
 void DistributedOptimizer::step(std::uint64_t context) {
   if (!dist_autograd::Contexts::of(Agent::current()).find(context)) {
     throw Error(
-        "DistributedOptimizer::step was given a context that has ended, or is none of this "
-        "rank's");
+        "DistributedOptimizer::step was given a context that has ended or belongs to another rank");
   }
   double factor = 1.0;
   if (clip_norm_ > 0.0) {

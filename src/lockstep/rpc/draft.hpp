@@ -11,13 +11,13 @@
 
 namespace lockstep::rpc {
 
-/// A message while it is written. What it has been given goes back unless it is sent: references,
-/// and the object that is to be made.
+/// A message while it is written. If it is not sent, its references and its new object are
+/// released.
 class Draft {
  public:
   /// Of a call by the calling thread's worker. Throws InputError if there is no worker `to`.
   Draft(Kind kind, const To& to);
-  /// Of a call to the owner of that object, by the worker whose reference it is.
+  /// A call to that object's owner, by the worker that holds the reference.
   Draft(const ReferenceHandle& object, std::chrono::milliseconds timeout);
   /// Of the answer to a call.
   explicit Draft(const Reply& reply);
@@ -35,7 +35,7 @@ class Draft {
   void send_call(const Function& function, const IntrusivePtr<FutureState>& state);
   /// This rank's share in the object that a call which was sent makes.
   [[nodiscard]] std::shared_ptr<ReferenceHandle> object();
-  /// Sends an answer. Where that fails the caller is told.
+  /// Sends an answer. If that fails, the caller gets the error.
   void send_answer(const Reply& reply) noexcept;
 
  private:

@@ -19,7 +19,7 @@ class RemoteError : public Error {
   [[nodiscard]] int rank() const noexcept { return where_.rank; }
   [[nodiscard]] const std::string& worker() const noexcept { return where_.worker; }
   [[nodiscard]] const std::string& function() const noexcept { return where_.function; }
-  /// What was said there, alone.
+  /// The remote error's message alone.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
@@ -33,7 +33,7 @@ class MalformedMessage : public Error {
   using Error::Error;
 };
 
-/// What that exception says; a sentence about it if it says nothing.
+/// The exception's message; a sentence about it if it has none.
 [[nodiscard]] std::string text_of(const std::exception_ptr& failure) noexcept;
 
 }  // namespace lockstep::rpc

@@ -71,8 +71,8 @@ Function* find_function(std::uint64_t name_hash) noexcept {
 
 void throw_unregistered() {
   throw InputError(
-      "a function is to be called remotely that is not registered: write LOCKSTEP_RPC(function) "
-      "beside its definition, in every program of the job");
+      "a remote call names a function that is not registered: write LOCKSTEP_RPC(function) next to "
+      "its definition, in every program of the job");
 }
 
 std::string registered_twice() {

@@ -15,8 +15,8 @@ namespace lockstep::rpc {
 
 class Execution;
 
-/// A pointer to a function or to a member function. Its bytes do not tell it from all others: those
-/// of a pointer to a virtual member function are a place in its class's table.
+/// A pointer to a function or to a member function. Its bytes do not identify it: a pointer to a
+/// virtual member function is an offset in its class's table.
 struct FunctionPointer {
   std::array<std::byte, 16> bytes{};
   const std::type_info* type = &typeid(void);  ///< of the pointer, without noexcept
@@ -26,7 +26,7 @@ struct FunctionPointer {
   }
 };
 
-/// A function that may be called from other ranks: only those that were registered can be.
+/// A function that other ranks may call: only registered ones can be called.
 struct Function {
   const char* name;
   FunctionPointer pointer;
@@ -47,15 +47,15 @@ template <class F>
   return pointer;
 }
 
-/// Adds `function`, which stays where it is for the life of the process. The same one may come
-/// twice, from two sources; two with one name are reported by init(). Thread-safe.
+/// Adds `function`, which must live as long as the process. The same one may come twice, from two
+/// sources; two with one name are reported by init(). Thread-safe.
 void add_function(Function& function);
-/// nullptr where there is none. Thread-safe, without locks.
+/// nullptr if there is none. Thread-safe, without locks.
 [[nodiscard]] Function* find_function(const FunctionPointer& pointer) noexcept;
 [[nodiscard]] Function* find_function(std::uint64_t name_hash) noexcept;
-/// Throws Error: a function that the program wants to call is not registered.
+/// Throws Error: the program calls a function that is not registered.
 [[noreturn]] void throw_unregistered();
-/// A sentence about two functions of one name; empty if there are none.
+/// A sentence about two functions with one name; empty if there are none.
 [[nodiscard]] std::string registered_twice();
 
 /// A hash of a type's name, the same in all programs made by compilers of one ABI.

@@ -13,7 +13,7 @@ FutureState::~FutureState() {
 }
 
 std::exception_ptr dropped_promise() noexcept {
-  return std::make_exception_ptr(Error("the promise of this value was dropped without one"));
+  return std::make_exception_ptr(Error("the Promise of this Future was destroyed without a value"));
 }
 
 void FutureState::park(Clock::time_point until, std::atomic<bool>* called) {
@@ -130,8 +130,8 @@ void FutureState::wait() {
     if (until == Clock::time_point::max() && !ends_) until = Agent::default_deadline();
     if (!wait_until(until) && !agent_) {
       throw TimeoutError(
-          "a future that no call completes has no value at its deadline: whoever holds its promise "
-          "has not set one");
+          "a Future without a call has no value at its deadline: its Promise has not been "
+          "completed");
     }
   }
   if (failed()) std::rethrow_exception(failure_);

@@ -21,12 +21,12 @@ class Agent;
 class IncomingMessage;
 class FutureState;
 
-/// What is to happen once a future is complete.
+/// A continuation to run once a future is complete.
 class Continuation {
  public:
   virtual ~Continuation() = default;
-  /// Returns the future that this has settled, if it has: whose own continuations run after it, not
-  /// within it, so that chains may be long.
+  /// Returns the future that it has completed, if any: that one's continuations run after it, not
+  /// within it, so chains may be long.
   virtual IntrusivePtr<FutureState> run(FutureState& state) noexcept = 0;
 
  private:
@@ -34,7 +34,7 @@ class Continuation {
   Continuation* next_ = nullptr;
 };
 
-/// What a Future, its Promise and the agent share. Thread-safe.
+/// The state that a Future, its Promise and the agent share. Thread-safe.
 class FutureState : public RefCounted<FutureState> {
  public:
   [[nodiscard]] bool done() const noexcept {
@@ -45,7 +45,7 @@ class FutureState : public RefCounted<FutureState> {
   }
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
 
-  /// Blocks until complete; throws what failed, TimeoutError at the deadline.
+  /// Blocks until complete; throws the error of a failed future, TimeoutError at the deadline.
   void wait();
   /// True once complete. Meanwhile moves calls on.
   [[nodiscard]] bool wait_until(Clock::time_point until);
@@ -54,9 +54,9 @@ class FutureState : public RefCounted<FutureState> {
   /// Runs it once complete: at once if it is. On the thread that completes.
   void then(std::unique_ptr<Continuation> continuation);
 
-  /// Whether the caller is who completes it; of several, one is.
+  /// Claims the right to complete it: true for exactly one of several callers.
   [[nodiscard]] bool claim() noexcept { return !claimed_.exchange(true); }
-  /// By who has claimed it:
+  /// Only for the caller that has claimed it:
   void fail(std::exception_ptr failure) noexcept;
   void finish() noexcept;  ///< its value stands
   /// The same for a Continuation, which returns it.
@@ -71,8 +71,8 @@ class FutureState : public RefCounted<FutureState> {
   /// Until when a waiter waits; without one the agent's Options::timeout from the wait on.
   void set_deadline(Clock::time_point deadline) noexcept { deadline_ = deadline; }
   [[nodiscard]] Clock::time_point deadline() const noexcept { return deadline_; }
-  /// Completed by what follows `before`: if that is a call, or follows one, it ends in any case,
-  /// and who waits here waits for as long as it takes.
+  /// A future that `before` completes: if that is a call, or follows one, it always ends, so a wait
+  /// here has no deadline.
   void set_follows(const FutureState& before) noexcept {
     ends_ = before.ends_ || before.agent_;
     if (!ends_) deadline_ = before.deadline_;
@@ -83,7 +83,7 @@ class FutureState : public RefCounted<FutureState> {
     agent_ = agent;
     id_ = id;
   }
-  /// Somebody is about to complete it: who waits need not receive answers for that.
+  /// Another thread is about to complete it: waiting threads need not receive answers for that.
   void set_coming() noexcept { coming_.store(true, std::memory_order_release); }
   [[nodiscard]] bool is_coming() const noexcept { return coming_.load(std::memory_order_acquire); }
   [[nodiscard]] Agent* agent() const noexcept { return agent_; }
@@ -113,7 +113,7 @@ class FutureState : public RefCounted<FutureState> {
   std::atomic<std::uint32_t> wakes_ = 0;
   SpinLock lock_;                      // guards the list and kept_, until it is settled
   Continuation* first_ = nullptr;      // newest first; once settled, in the order of then()
-  IntrusivePtr<FutureState> resumed_;  // whose continuations go on when this one's have run
+  IntrusivePtr<FutureState> resumed_;  // a future whose continuations run after this one's
   std::shared_ptr<void> kept_;
   std::exception_ptr failure_;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -122,7 +122,7 @@ class FutureState : public RefCounted<FutureState> {
   std::uint64_t id_ = 0;
 };
 
-/// What a future fails with whose promise nobody can complete any more.
+/// The error of a future whose promise was destroyed.
 [[nodiscard]] std::exception_ptr dropped_promise() noexcept;
 
 namespace detail {
@@ -149,7 +149,7 @@ class ValueState : public FutureState {
   void release() noexcept override { ObjectPool<ValueState>::instance().recycle(this); }
 };
 
-/// A value that will be there: the result of a call. A cheap handle; copies share the value.
+/// A value that arrives later: the result of a call. A cheap handle; copies share the value.
 template <class T>
 class Future {
  public:
@@ -158,10 +158,10 @@ class Future {
 
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(state_); }
 
-  /// Blocks until the value is there, and meanwhile drives the calls of this rank. Throws
+  /// Blocks until the value is there, and meanwhile makes progress on this rank's calls. Throws
   /// RemoteError if the function did; TimeoutError at the call's deadline, after which a late
-  /// answer is dropped; CommError if the group failed; Error after shutdown(). What then() gave has
-  /// no deadline of its own: it throws what its function throws, or passes on.
+  /// answer is dropped; CommError if the group failed; Error after shutdown(). A future from then()
+  /// has no deadline: it fails if its function throws, or if the future before it failed.
   auto wait() const& -> std::conditional_t<std::is_void_v<T>, void, const detail::Held<T>&> {
     held().wait();
     if constexpr (!std::is_void_v<T>) return *state_->value;
@@ -181,7 +181,7 @@ class Future {
   }
 
   /// Runs `f(future)` with this future, complete, once it is, on the thread that completes it: at
-  /// once if it is already. What f returns, or throws, is in the future that is returned. `f` must
+  /// once if it is already. The result or the exception of f is in the returned future. `f` must
   /// not block for long: it may hold up other answers.
   template <class F>
   auto then(F f) const -> Future<std::invoke_result_t<F, const Future&>>;
@@ -190,23 +190,24 @@ class Future {
 
  private:
   [[nodiscard]] ValueState<T>& held() const {
-    if (!state_) throw Error("a Future that was made without a call or a Promise was used");
+    if (!state_)
+      throw Error("a default-constructed Future was used: it has neither a call nor a Promise");
     return *state_;
   }
 
   IntrusivePtr<ValueState<T>> state_;
 };
 
-/// Who completes a future: for functions that answer later than they return. Copies are one
-/// promise; when the last one goes without having been completed, the future fails with Error.
+/// Completes a future: for functions that answer after they return. Copies are one promise; when
+/// the last one goes without having been completed, the future fails with Error.
 template <class T>
 class Promise {
  public:
   Promise() : owner_(std::make_shared<Owner>()) {}
   [[nodiscard]] Future<T> future() const { return Future<T>(owner_->state); }
 
-  /// Throws Error if it has been completed before; what making a T of `value` throws, which is then
-  /// in the future, too.
+  /// Throws Error if it has been completed before. If constructing a T from `value` throws,
+  /// set_value rethrows it and the future fails with it.
   template <class V>
   requires(!std::is_void_v<T> && std::is_convertible_v<V, T>) void set_value(V&& value) const {
     ValueState<T>& state = first();
@@ -241,7 +242,7 @@ class Promise {
   };
   [[nodiscard]] ValueState<T>& first() const {
     if (!owner_->state->claim()) {
-      throw Error("a promise can be completed once, and has been before");
+      throw Error("a Promise can be completed only once, and it already is");
     }
     return *owner_->state;
   }
@@ -289,8 +290,8 @@ auto Future<T>::then(F f) const -> Future<std::invoke_result_t<F, const Future&>
   return Future<U>(std::move(result));
 }
 
-/// The values of all of them, in their order. Throws what the first of them that failed throws,
-/// without waiting for those that follow it.
+/// The values of all of them, in their order. Throws the error of the first failed one, without
+/// waiting for those that follow it.
 template <class T>
 auto wait_all(const std::vector<Future<T>>& futures) {
   if constexpr (std::is_void_v<T>) {

@@ -10,9 +10,9 @@
 
 namespace lockstep::rpc {
 
-/// The calls of others that are to be answered later than their function returns: it returned a
-/// Future, or they ask for an object that is being made. Each is over once: when its answer is
-/// there, or at its caller's deadline, since nobody waits for it then. Thread-safe.
+/// Calls of other ranks that are answered after their function returns: it returned a Future, or
+/// they ask for an object that is being made. Each ends once: with its answer, or at its caller's
+/// deadline, since the caller no longer waits then. Thread-safe.
 template <class Call>
 class LateAnswers {
  public:
@@ -24,7 +24,7 @@ class LateAnswers {
     if (deadline < earliest_) earliest_ = deadline;
     return last_;
   }
-  /// Whether there are any. Without a lock.
+  /// True if there are any. Without a lock.
   [[nodiscard]] bool some() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
   /// Whether it is the caller's to answer: it is not over, and is from now on.
   [[nodiscard]] bool take(std::uint64_t number) {
@@ -33,7 +33,7 @@ class LateAnswers {
     count_.store(calls_.size());
     return found;
   }
-  /// All those whose deadline has passed: they are over.
+  /// Removes all calls whose deadline has passed.
   [[nodiscard]] std::vector<Call> take_overdue(Clock::time_point now) {
     std::vector<Call> overdue;
     const std::lock_guard lock(mutex_);

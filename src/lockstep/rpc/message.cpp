@@ -40,7 +40,7 @@ std::size_t checked_bytes(const TensorEntry& entry) {
   if (entry.dtype > static_cast<std::uint8_t>(DType::boolean)) refuse("no such dtype");
   if (entry.dims > Shape::max_dims) refuse("a tensor has too many dimensions");
   if (entry.layout > static_cast<std::uint8_t>(Layout::channel_blocks)) refuse("no such layout");
-  if (entry.is_inline > 1) refuse("a tensor is neither here nor elsewhere");
+  if (entry.is_inline > 1) refuse("a tensor's location is invalid");
   constexpr auto most = std::numeric_limits<std::int64_t>::max() / 16;
   std::int64_t numel = 1;
   bool empty = false;
@@ -73,7 +73,7 @@ class Reader {
   Reader(const std::byte* data, std::size_t bytes) : data_(data), rest_(bytes) {}
 
   [[nodiscard]] std::span<const std::byte> take(std::uint64_t bytes) {
-    if (bytes > rest_) refuse("it is shorter than it says");
+    if (bytes > rest_) refuse("it is shorter than its declared length");
     const auto taken = static_cast<std::size_t>(bytes);
     const std::span<const std::byte> piece(data_, taken);
     data_ += taken;
@@ -178,11 +178,10 @@ void OutgoingMessage::align(std::size_t multiple) {
 
 void OutgoingMessage::write(const void* data, std::size_t bytes) {
   if (size_ + bytes > static_cast<std::size_t>(limits_.message_bytes)) {
-    throw InputError(
-        fmt::format("the arguments or the result of a call take more than {} bytes. Send large "
-                    "data as tensors, "
-                    "or raise Options::max_message_bytes",
-                    limits_.message_bytes));
+    throw InputError(fmt::format(
+        "a call's arguments or result take more than {} bytes. Send large data as tensors, "
+        "or raise Options::max_message_bytes",
+        limits_.message_bytes));
   }
   append(data, bytes);
   head_.payload_bytes += bytes;
@@ -221,7 +220,7 @@ Tensor OutgoingMessage::seal(std::uint32_t next_tag) {
   }
   if (on_their_own > limits_.tensor_bytes) {  // its receiver would refuse it
     throw InputError(
-        fmt::format("the tensors of a call or its result take {} bytes, more than "
+        fmt::format("a call's tensors take {} bytes, more than "
                     "Options::max_tensor_bytes, {}",
                     on_their_own, limits_.tensor_bytes));
   }
@@ -275,7 +274,7 @@ IncomingMessage::IncomingMessage(Tensor bytes, int from, const Limits& limits)
   if (size > static_cast<std::size_t>(limits.message_bytes)) refuse("it is too long");
   Reader reader(static_cast<const std::byte*>(bytes_.data()), size);
   reader.read(head_);
-  if (head_.magic != message_magic) refuse("it is none of ours");
+  if (head_.magic != message_magic) refuse("it is not a Lockstep message");
   if (head_.version != message_version) {
     refuse(fmt::format("it is of version {}, not {}: the ranks run different programs",
                        head_.version, message_version));
@@ -284,10 +283,11 @@ IncomingMessage::IncomingMessage(Tensor bytes, int from, const Limits& limits)
   if (head_.status > Status::malformed) refuse("no such status");
   payload_ = reader.take(head_.payload_bytes);
   reader.align(8);
-  if (head_.tensors > reader.rest() / sizeof(TensorEntry)) refuse("it cannot hold its tensors");
+  if (head_.tensors > reader.rest() / sizeof(TensorEntry))
+    refuse("it is too short for its tensors");
   const auto entries = reader.take(head_.tensors * sizeof(TensorEntry));
   if (head_.references > reader.rest() / sizeof(ReferenceEntry)) {
-    refuse("it cannot hold its references");
+    refuse("it is too short for its references");
   }
   references_.resize(head_.references);
   for (ReferenceEntry& reference : references_) reader.read(reference);
@@ -330,7 +330,7 @@ IncomingMessage::IncomingMessage(Tensor bytes, int from, const Limits& limits)
       tensors_[i] = arranged(std::move(own), layout);
     }
   }
-  if (reader.rest() != 0) refuse("it is longer than it says");
+  if (reader.rest() != 0) refuse("it is longer than its declared length");
 }
 
 void IncomingMessage::allocate_awaited() {
@@ -343,7 +343,7 @@ void IncomingMessage::allocate_awaited() {
 
 Tensor IncomingMessage::tensor(std::uint32_t index) const {
   if (index == nothing) return {};
-  if (index >= tensors_.size()) refuse("it names a tensor that it does not bring");
+  if (index >= tensors_.size()) refuse("it names a tensor that it does not carry");
   return tensors_[index];
 }
 

@@ -12,7 +12,7 @@
 // A message: Head, payload (the arguments or the result, archive.hpp), table of tensors, table of
 // references, context, and the elements of small tensors, each from a multiple of 64 bytes. Tensors
 // that are longer follow in messages of their own. All lengths follow from the head and the tables,
-// and are compared with what is there before anything is allocated or read. Little-endian.
+// and are checked against the message's size before anything is allocated or read. Little-endian.
 
 namespace lockstep::rpc {
 
@@ -21,15 +21,15 @@ class ReferenceHandle;
 enum class Kind : std::uint8_t {
   call = 1,
   answer,
-  create,   ///< a call whose result stays there, as the object of a reference
-  control,  ///< manages references; is not answered
+  create,   ///< a call whose result stays there as the object of a reference
+  control,  ///< manages references; has no answer
   credit,   ///< how many messages of the receiver have come (outbox.hpp)
   ask,      ///< whether the receiver works: its answer is a tell (work_watch.hpp)
   tell,
   wake,  ///< to oneself: look up
 };
 
-/// What became of a call.
+/// The outcome of a call.
 enum class Status : std::uint8_t { fine, threw, unknown_function, other_signature, malformed };
 
 struct Head {
@@ -38,13 +38,13 @@ struct Head {
   Kind kind;
   Status status;        ///< of an answer
   std::uint8_t action;  ///< of a control message
-  std::uint64_t id;     ///< of the call, chosen by who makes it
+  std::uint64_t id;     ///< of the call, chosen by the caller
   std::uint64_t function, signature;
   std::uint64_t reference, fork;  ///< of create and control
   std::uint64_t payload_bytes;
   std::uint32_t tensors, references, context_bytes;
   std::uint32_t timeout_ms;  ///< of a call
-  std::uint32_t depth;       ///< of a call: 1 where none is executed that makes it
+  std::uint32_t depth;       ///< of a call: 1 if no executing call makes it
   std::uint32_t received;    ///< of the receiver's messages, over the other group (outbox.hpp)
 };
 static_assert(sizeof(Head) == 80);
@@ -63,7 +63,7 @@ struct Limits {
 
 inline constexpr std::uint32_t nothing = 0xffffffff;  ///< the index of an undefined tensor
 
-/// A message that is being written. Copies of tensors are handles: what they hold is read when the
+/// A message that is being written. Copies of tensors are handles: their elements are read when the
 /// message is sealed (small ones), or while it travels.
 class OutgoingMessage {
  public:
@@ -94,7 +94,7 @@ class OutgoingMessage {
   /// The tensors that travel on their own, in the order of their tags.
   [[nodiscard]] std::span<const Tensor> long_tensors() const noexcept { return parts_->long_ones; }
 
-  /// As many as a group has (message_tags), but for tag 0, which is that of messages.
+  /// As many as a group's message_tags, except tag 0, which messages use.
   static constexpr std::uint32_t tags = (1U << 17) - 1;
   [[nodiscard]] static int tag_of(std::uint32_t number) noexcept {
     return static_cast<int>(1 + number % tags);
@@ -120,7 +120,7 @@ class OutgoingMessage {
   std::unique_ptr<Parts> parts_;
 };
 
-/// The head of a message whose other parts may be damaged; nothing where it is none of ours.
+/// The head of a message whose other parts may be damaged; empty if it is not a Lockstep message.
 [[nodiscard]] std::optional<Head> head_of(const Tensor& bytes);
 
 /// A message that has come. parse() has checked its head, its tables and its length; its
@@ -151,8 +151,8 @@ class IncomingMessage {
   /// Throws MalformedMessage if there is no such tensor.
   [[nodiscard]] Tensor tensor(std::uint32_t index) const;
 
-  /// This rank's part in the references of the table (references.hpp), once they have been taken
-  /// over: with the message goes what nobody has read.
+  /// This rank's shares in the references of the table (references.hpp), once it has taken them
+  /// over; the message's destructor releases those that were not read.
   [[nodiscard]] std::vector<std::shared_ptr<ReferenceHandle>>& handles() noexcept {
     return handles_;
   }

@@ -13,14 +13,14 @@ namespace lockstep::rpc {
 
 class OutputArchive;
 
-/// The number by which references carry a type: a hash of its name.
+/// The number that identifies a type in references: a hash of its name.
 template <class T>
 [[nodiscard]] std::uint64_t number_of_type() noexcept {
   static const std::uint64_t number = hash_of_name(typeid(T).name());
   return number;
 }
 
-/// What a remote object is. One for each type, for the life of the process.
+/// The type of a remote object. One per type, for the life of the process.
 struct ObjectType {
   std::uint64_t number = 0;
   /// Writes it; nullptr if it is of a type that cannot be sent.
@@ -29,8 +29,8 @@ struct ObjectType {
   void (*raise)(void* object) = nullptr;
 };
 
-/// Where the base classes of one object are in it, once they have been asked for: an exception is
-/// thrown to find one, which takes as long as a call. Thread-safe.
+/// A cache of the positions of base classes within one object: finding one throws an exception
+/// internally, which takes as long as a call. Thread-safe.
 class BasesOfObject {
  public:
   /// The object as a C, which is its own class or a public base. Throws Error if it is neither.
@@ -46,7 +46,7 @@ class BasesOfObject {
       return *base;
     } catch (...) {  // NOLINT(bugprone-empty-catch): a pointer to something else
     }
-    throw Error("the object is neither of the method's class nor of one derived from it");
+    throw Error("the object's class is neither the method's class nor derived from it");
   }
 
  private:

@@ -14,14 +14,14 @@
 
 // Objects of any serialisable type in collectives and messages: those that cereal knows (numbers,
 // strings, containers, smart pointers), tensors, and classes with a serialize() member. For
-// settings, names and totals, not for what is timed. What comes must be of the type that is asked
-// for: else MalformedMessage. An object that cannot be serialised, on one rank, is an InputError
-// that names this rank: of a collective on all ranks, of a message on both. Strings go as
-// comm/objects.hpp sends them.
+// settings, names and totals, not for performance-critical data. A received object must have the
+// requested type: else MalformedMessage. An object that cannot be serialised, on one rank, is an
+// InputError that names this rank: of a collective on all ranks, of a message on both. Strings go
+// as comm/objects.hpp sends them.
 
 namespace lockstep {
 
-/// What the templates below take.
+/// The types that the templates below take.
 template <class T>
 concept SerialisableObject =
     std::default_initializable<T> && !std::convertible_to<const T&, std::string>;
@@ -45,7 +45,7 @@ template <class T>
   return message.seal(0);
 }
 
-/// What stands in the place of an object that could not be serialised: deserialised() throws it.
+/// The placeholder of an object that could not be serialised: deserialised() throws its error.
 [[nodiscard]] inline Tensor serialised_failure(const std::string& reason) {
   OutgoingMessage message(Kind::wake, no_limits);
   message.head().status = Status::threw;
@@ -71,7 +71,7 @@ template <class T>
   }
   if (message.head().signature != hash_of_name(typeid(T).name())) {
     throw MalformedMessage("rank " + std::to_string(from) +
-                           " sent an object of another type than the one that is asked for here");
+                           " sent an object of a type other than the one requested here");
   }
   T object{};
   try {

@@ -11,18 +11,18 @@ namespace lockstep::rpc {
 struct Options {
   /// Of a call, unless To::within says otherwise: then it throws TimeoutError.
   std::chrono::milliseconds timeout = std::chrono::minutes(1);
-  /// Of a graceful shutdown: how long it waits for ranks that have not come, and for functions that
-  /// do not return, once nobody works any more, which is when no rank has sent, executed or
-  /// answered a call, or waits for one within its deadline. 0: as long as it takes.
+  /// Graceful shutdown: how long it waits for ranks that have not called it, and for functions that
+  /// do not return. The time counts from the moment when no rank works any more: none sends,
+  /// executes or answers a call, or waits for one within its deadline. 0: as long as it takes.
   std::chrono::milliseconds shutdown_timeout{0};
-  /// So many calls may wait for each other, one made within the other on any ranks; each takes a
-  /// thread. A deeper one throws Error at once. Without threads 1000 at most.
+  /// Largest number of nested calls, one made inside the other on any ranks; each takes a thread. A
+  /// deeper one throws Error at once. Without threads 1000 at most.
   int max_depth = 10'000;
-  /// So many threads of this rank execute calls; those that wait for an answer are not counted, and
-  /// replaced. 0, and always where MPI grants less than MPI_THREAD_MULTIPLE: none, calls are
-  /// executed by who waits, and by serve().
+  /// Number of threads of this rank that execute calls; a thread that waits for an answer is not
+  /// counted, and is replaced. 0 (always so if MPI grants less than MPI_THREAD_MULTIPLE): no
+  /// threads; waiting threads and serve() execute calls.
   int workers = 4;
-  /// Tensors of at most so many bytes travel within the message; longer ones on their own, without
+  /// Tensors of at most this many bytes travel within the message; larger ones separately, without
   /// a copy.
   std::int64_t inline_bytes = 64 << 10;
   /// Larger messages are neither sent nor accepted; tensors that travel on their own do not count.
@@ -30,9 +30,9 @@ struct Options {
   std::int64_t max_message_bytes = std::int64_t{1} << 30;
   /// All tensors of a message that travel on their own.
   std::int64_t max_tensor_bytes = std::int64_t{1} << 40;
-  /// Whether a call wakes a worker that sleeps on another machine by a datagram (UDP), for which
-  /// each of them opens two sockets. Without that, and where none gets through, it finds the call
-  /// when it looks next, after 2 ms at most. Without threads it looks every 0.5 ms, and opens none.
+  /// Whether a call wakes a sleeping worker on another machine by a datagram (UDP), for which each
+  /// worker opens two sockets. Without datagrams, or if none arrives, the worker finds the call at
+  /// its next poll, after 2 ms at most. Without threads it looks every 0.5 ms, and opens none.
   bool wake_by_datagrams = true;
 };
 
@@ -42,7 +42,7 @@ struct WorkerInfo {
   int id = -1;  ///< its rank in the group given to init()
 };
 
-/// Whom to call, by name or by id; and, if wished, until when.
+/// The callee, by name or by id, and optionally a timeout.
 class To {
  public:
   To(int id) : id_(id) {}                           // NOLINT(google-explicit-constructor)
@@ -50,7 +50,7 @@ class To {
   To(const char* name) : name_(checked(name)) {}    // NOLINT(google-explicit-constructor)
   To(const WorkerInfo& worker) : id_(worker.id) {}  // NOLINT(google-explicit-constructor)
 
-  /// The same, for calls that must be answered within `timeout`.
+  /// The same, for calls with a timeout of their own.
   [[nodiscard]] To within(std::chrono::milliseconds timeout) const {
     To to = *this;
     to.timeout_ = timeout;

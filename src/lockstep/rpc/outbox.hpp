@@ -11,35 +11,35 @@
 
 namespace lockstep::rpc {
 
-/// How many messages were received from each rank over one group, and what these have been told of
-/// that. Thread-safe.
+/// The number of messages received from each rank over one group, and the number acknowledged to
+/// it. Thread-safe.
 class Acknowledgements {
  public:
   explicit Acknowledgements(int ranks);
 
-  /// One was received from it. True if that rank should be told by a message of its own.
+  /// One was received from it. True if that rank needs a separate acknowledgement message.
   [[nodiscard]] bool add(int from) noexcept;
-  /// What a message to that rank tells it.
+  /// The acknowledgement that a message to that rank carries.
   [[nodiscard]] std::uint32_t tell(int to) noexcept;
 
  private:
   struct Line {
     std::atomic<std::uint32_t> received = 0, told = 0;
   };
-  const std::uint32_t told_at_once_;  // of so many a receiver tells that has nothing else to say
+  const std::uint32_t
+      told_at_once_;  // a receiver without messages to send acknowledges after this many
   std::vector<Line> lines_;
 };
 
-/// What travels from this rank to the others over one group.
+/// Messages from this rank to the others over one group.
 ///
-/// A bounded number of messages to each rank is on its way at a time: both ends look through those
-/// that have not been received, again and again, so that n of them would take n^2 looks. Further
-/// ones wait here until the receiver has told how many have come: Head::received of its messages,
-/// or a credit of its own where it has nothing else to say. They may overtake each other.
-/// Thread-safe.
+/// A bounded number of messages to each rank is in flight at a time: both ends search the
+/// unreceived messages repeatedly, so n of them would take n^2 steps. Further messages wait here
+/// until the receiver acknowledges earlier ones: by Head::received of its messages, or by a
+/// separate credit message if it sends none. They may overtake each other. Thread-safe.
 class Outbox {
  public:
-  /// A message that is sealed, and what it is called in the flight recorder.
+  /// A sealed message, and its name in the flight recorder.
   struct QueuedMessage {
     Tensor bytes;
     std::vector<Tensor> long_tensors;
@@ -55,11 +55,12 @@ class Outbox {
   Outbox(ProcessGroup& group, Acknowledgements& acknowledgements, bool must_push,
          std::chrono::microseconds awake);
 
-  /// Sends it, or keeps it until there is room. Credits do not wait, as others wait for them.
+  /// Sends it, or queues it until there is room. Credits do not wait, as others wait for them.
   void send(int to, QueuedMessage&& message);
-  /// Rank `by` has received so many of this rank's messages, modulo 2^32.
+  /// Rank `by` has received this many of this rank's messages, modulo 2^32.
   void has_received(int by, std::uint32_t messages);
-  /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
+  /// Sends queued messages where possible; returns how long the caller may sleep, at most
+  /// `at_most`.
   [[nodiscard]] std::chrono::microseconds push(std::chrono::microseconds at_most);
   [[nodiscard]] bool is_pushed() const noexcept {
     return unsent_.load(std::memory_order_relaxed) == 0;
@@ -70,7 +71,7 @@ class Outbox {
   struct Line {
     std::atomic<std::uint32_t> sent = 0, received = 0;
     std::atomic<bool> some_wait = false;
-    SpinLock lock;  // guards what follows
+    SpinLock lock;  // guards the members below
     std::deque<QueuedMessage> waiting;
     std::deque<Work> unsent;
     Clock::time_point changed;  // unsent

@@ -11,7 +11,7 @@ namespace lockstep::rpc {
 class Agent;
 class References;
 
-/// A rank's share in an object: what copies of an RRef have in common.
+/// A rank's share in an object, shared by the copies of an RRef.
 class ReferenceHandle {
  public:
   ReferenceHandle(References& references, std::uint64_t reference, std::uint64_t fork,
@@ -20,8 +20,8 @@ class ReferenceHandle {
   ~ReferenceHandle();
   ReferenceHandle(const ReferenceHandle&) = delete;
   ReferenceHandle& operator=(const ReferenceHandle&) = delete;
-  /// Of an object that is here already, of the calling thread's worker. Throws InputError if it is
-  /// null.
+  /// The share of an object that exists here, of the calling thread's worker. Throws InputError if
+  /// it is null.
   [[nodiscard]] static std::shared_ptr<ReferenceHandle> adopt(std::shared_ptr<void> object,
                                                               const ObjectType& type);
 
@@ -34,13 +34,13 @@ class ReferenceHandle {
 
   [[nodiscard]] const WorkerInfo& owner_info() const;
   [[nodiscard]] bool is_owner() const noexcept;
-  /// The owner knows of this share.
+  /// True once the owner knows this share.
   [[nodiscard]] bool is_confirmed() const;
   /// Throws Error if the share has been taken back.
   void expect_held() const;
-  /// The object itself, on its owner; waits until it has been made. Throws Error elsewhere.
+  /// The object itself, on its owner; waits until it has been made. Throws Error on other ranks.
   [[nodiscard]] std::shared_ptr<void> local_object() const;
-  /// A share for rank `to`, for which a message is being written.
+  /// A share for rank `to`, for a message that is being written.
   [[nodiscard]] ReferenceEntry give(int to) const;
 
  private:

@@ -47,10 +47,10 @@ ReferenceEntry ReferenceHandle::give(int to) const { return references_.give(*th
 
 std::shared_ptr<void> ReferenceHandle::local_object() const {
   if (!is_owner()) {
-    throw Error(fmt::format(
-        "{}: local_value() was asked of a reference whose object is on rank {}: use to_here(), or "
-        "call a method",
-        agent().workers().own_name(), owner_));
+    throw Error(
+        fmt::format("{}: local_value() was called on a reference whose object is on rank {}: use "
+                    "to_here(), or call a method",
+                    agent().workers().own_name(), owner_));
   }
   const auto place = references_.find(reference_, Agent::default_deadline());
   place->ready->wait();
@@ -96,7 +96,7 @@ std::shared_ptr<ReferenceHandle> References::settled(std::shared_ptr<ReferenceHa
 
 std::shared_ptr<ReferenceHandle> References::adopt(std::shared_ptr<void> object,
                                                    const ObjectType& type) {
-  if (!object) throw InputError("an RRef was made of a null pointer: there is no object");
+  if (!object) throw InputError("an RRef was made from a null pointer");
   const std::uint64_t reference = draw();
   auto handle = std::make_shared<ReferenceHandle>(*this, reference, 0, type.number, agent_.id());
   auto place = std::make_shared<OwnedObject>();
@@ -148,7 +148,7 @@ void References::take_over(IncomingMessage& message) {
   for (const ReferenceEntry& entry : message.references()) {
     if (!is_rank(entry.owner) || !is_rank(entry.parent)) {
       throw MalformedMessage(
-          "a message was refused: it brings a reference of a worker that is not");
+          "a message was refused: it carries a reference of a worker that does not exist");
     }
   }
   auto& handles = message.handles();
@@ -194,7 +194,7 @@ void References::expect_held(const ReferenceHandle& handle) const {
   if (handle.fork() == 0 ? objects_.contains(handle.reference()) : users_.contains(handle.fork())) {
     return;
   }
-  throw Error("a remote reference was used after shutdown() had taken it back");
+  throw Error("a remote reference was used after shutdown() had released it");
 }
 
 void References::drop(const ReferenceHandle& handle) noexcept {
@@ -327,7 +327,7 @@ std::shared_ptr<OwnedObject> References::find(std::uint64_t reference, Clock::ti
       objects_.erase(found);
     }
   }
-  throw Error("there is no such object here: it has been deleted, or nobody has begun to make it");
+  throw Error("there is no such object here: it has been deleted, or its creation has not started");
 }
 
 // ---- messages
@@ -462,7 +462,7 @@ std::vector<std::string> References::left() const {
     }
     left.push_back(fmt::format("object {:#x} of worker {}: held by {}", reference,
                                agent_.workers().name(agent_.id()),
-                               who.empty() ? "nobody, but not completed" : who));
+                               who.empty() ? "no rank, but not completed" : who));
   }
   return left;
 }

@@ -19,10 +19,10 @@
 // The lifetime of remote objects.
 //
 // An object lives on its owner, the rank that a function was called on by remote(), or that made an
-// RRef of a value. Every rank that holds an RRef to it has a share. A user's share has a number of
-// its own, its fork, which the owner has in a list; the object goes when the list is empty and the
-// owner itself holds no RRef. Five messages, which are not answered and may overtake each other and
-// every call:
+// RRef of a value. Every rank that holds an RRef to it has a share. Each user's share has its own
+// number, its fork, which is in the owner's list. The object is deleted when the list is empty and
+// the owner itself holds no RRef. There are five messages. They have no answers, and may overtake
+// each other and every call:
 //
 //   create(reference, fork)   creator to owner: call this, keep the result; fork is the creator's
 //   add(reference, fork)      a user that was given a share by another user, to the owner
@@ -54,12 +54,12 @@ namespace lockstep::rpc {
 
 class Agent;
 
-/// How many of them there are on a rank.
+/// The numbers of references on a rank.
 struct ReferenceCounts {
   std::int64_t owned = 0;          ///< objects
   std::int64_t forks = 0;          ///< shares of others in them
-  std::int64_t users = 0;          ///< shares in objects of others, those that are about to end too
-  std::int64_t given = 0;          ///< that were given to others who have not accepted them yet
+  std::int64_t users = 0;          ///< shares in other ranks' objects, including those about to end
+  std::int64_t given = 0;          ///< shares given to other ranks that have not accepted them yet
   std::int64_t delayed = 0;        ///< messages: delay_messages()
   std::int64_t in_the_making = 0;  ///< objects, within the deadlines of their create()
 };
@@ -81,12 +81,12 @@ class References {
   void forget(const ReferenceHandle& handle) noexcept;
   /// After it was asked: where it is this one, the owner's own share instead.
   [[nodiscard]] std::shared_ptr<ReferenceHandle> settled(std::shared_ptr<ReferenceHandle> handle);
-  /// For an object that is here already. Throws InputError if it is null.
+  /// The share of an object that exists here. Throws InputError if it is null.
   [[nodiscard]] std::shared_ptr<ReferenceHandle> adopt(std::shared_ptr<void> object,
                                                        const ObjectType& type);
-  /// Gives a share to rank `to`, for which a message is being written.
+  /// Makes a share for rank `to`, for a message that is being written.
   [[nodiscard]] ReferenceEntry give(const ReferenceHandle& handle, int to);
-  /// Such a message was not sent after all.
+  /// Takes such a share back if the message was not sent.
   void take_back(const ReferenceEntry& entry) noexcept;
   /// Takes over the shares that a message brings; into its handles().
   void take_over(IncomingMessage& message);
@@ -100,8 +100,8 @@ class References {
   void begin(std::uint64_t reference, std::uint64_t fork, int creator, Clock::time_point deadline);
   void complete(std::uint64_t reference, std::shared_ptr<void> object, const ObjectType& type);
   void complete(std::uint64_t reference, std::exception_ptr failure);
-  /// The place of an object, whether or not it is there yet: see OwnedObject::ready. Where nobody
-  /// has begun it, waits until `deadline`. Throws Error if there is none then.
+  /// The place of an object, whether or not it exists yet: see OwnedObject::ready. If its creation
+  /// has not started, waits until `deadline`. Throws Error if there is still none.
   [[nodiscard]] std::shared_ptr<OwnedObject> find(std::uint64_t reference,
                                                   Clock::time_point deadline);
 
@@ -116,7 +116,7 @@ class References {
   [[nodiscard]] std::int64_t held() const;
   /// Ends every one of them.
   void take_all_back();
-  /// The objects that are left, and who holds them.
+  /// The objects that are left, and their holders.
   [[nodiscard]] std::vector<std::string> left() const;
   /// Drops everything.
   void clear() noexcept;
@@ -135,13 +135,13 @@ class References {
   struct User {
     std::uint64_t reference = 0;
     int owner = -1;
-    int parent = -1;  ///< who waits for accept(); -1: nobody
+    int parent = -1;  ///< rank that waits for accept(); -1: none
     int given = 0;    ///< shares that are not accepted yet
     bool confirmed = false;
     bool held = true;
   };
   struct Given {
-    std::uint64_t fork = 0;  ///< whose user gave it
+    std::uint64_t fork = 0;  ///< fork whose user gave it
     int to = -1;
   };
   using Objects = std::unordered_map<std::uint64_t, std::shared_ptr<OwnedObject>>;
@@ -149,7 +149,7 @@ class References {
 
   [[nodiscard]] std::uint64_t draw() noexcept;
   OwnedObject& place_of(std::uint64_t reference);
-  /// What becomes garbage is destroyed when the lock has been left.
+  /// Objects to delete are destroyed after the lock is released.
   [[nodiscard]] std::shared_ptr<OwnedObject> remove_if_unused(std::uint64_t reference);
   [[nodiscard]] std::shared_ptr<OwnedObject> remove_if_unused(Objects::iterator found);
   void end_if_possible(std::uint64_t fork, Outbox& outbox);
@@ -159,7 +159,7 @@ class References {
 
   Agent& agent_;
   std::atomic<std::uint64_t> drawn_ = 0;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Objects objects_;
   Users users_;
   std::unordered_map<std::uint64_t, Given> given_;  // by fork

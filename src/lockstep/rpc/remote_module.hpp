@@ -15,7 +15,7 @@ class Module;
 namespace lockstep::rpc {
 
 namespace detail {
-/// The module's forward there, and references to its parameters.
+/// The remote module's forward, and references to its parameters.
 [[nodiscard]] Future<Variable> forward_there(const ReferenceHandle& module, const Variable& x,
                                              std::chrono::milliseconds timeout);
 [[nodiscard]] Future<std::vector<RRef<Variable>>> parameters_there(const ReferenceHandle& module);
@@ -30,18 +30,18 @@ namespace detail {
 /// until the last of them has gone.
 template <class M>
 class RemoteModule {
-  static_assert(std::is_convertible_v<M*, nn::Module*>, "a RemoteModule is made of a nn::Module");
+  static_assert(std::is_convertible_v<M*, nn::Module*>, "a RemoteModule needs an nn::Module");
 
  public:
-  /// `make`, a registered function that returns a std::unique_ptr or std::shared_ptr to a module,
-  /// is called on worker `to`. What it throws is thrown by the first use.
+  /// Calls `make`, a registered function that returns a std::unique_ptr or std::shared_ptr to a
+  /// module, on worker `to`. If it throws, the first use throws that error.
   template <class P, class... Parameters, class... A>
   RemoteModule(const To& to, P (*make)(Parameters...), A&&... arguments)
       : module_(remote(to, make, std::forward<A>(arguments)...)) {}
   explicit RemoteModule(RRef<M> module) : module_(std::move(module)) {}
 
-  /// nn::Module::forward of `x` there. Throws what it throws, as RemoteError; TimeoutError at the
-  /// deadline (0: Options::timeout).
+  /// Runs nn::Module::forward of `x` there. Throws the remote exception as RemoteError;
+  /// TimeoutError at the deadline (0: Options::timeout).
   [[nodiscard]] Variable forward(const Variable& x, std::chrono::milliseconds timeout = {}) const {
     return forward_async(x, timeout).wait();
   }
@@ -49,7 +49,7 @@ class RemoteModule {
                                                std::chrono::milliseconds timeout = {}) const {
     return kept(detail::forward_there(module_.held(), x, timeout));
   }
-  /// References to the parameters that require a gradient: what a DistributedOptimizer takes.
+  /// References to the parameters that require a gradient, for a DistributedOptimizer.
   [[nodiscard]] std::vector<RRef<Variable>> remote_parameters() const {
     return kept(detail::parameters_there(module_.held())).wait();
   }

@@ -7,7 +7,7 @@
 namespace lockstep::rpc {
 
 void Reply::keep(std::shared_ptr<void> object, const ObjectType& type) const {
-  if (!object) throw Error("the function returned a null pointer: there is no object");
+  if (!object) throw Error("the function returned a null pointer instead of an object");
   agent->references().complete(reference, std::move(object), type);
 }
 

@@ -13,7 +13,7 @@ class Agent;
 struct Function;
 struct OwnedObject;
 
-/// A call that is executed, or whose function has returned a Future: whom its result goes to.
+/// A call that is executing, or whose function has returned a Future, with its caller.
 struct Reply {
   Agent* agent = nullptr;
   const Function* function = nullptr;
@@ -21,24 +21,24 @@ struct Reply {
   int caller = -1;
   std::uint64_t id = 0;
   Clock::time_point deadline = Clock::time_point::max();  ///< of the caller
-  std::uint64_t reference = 0;                            ///< of create: the object that is to be
+  std::uint64_t reference = 0;                            ///< of create: the new object
   std::uint64_t scope = 0;                                ///< CallHook
 
-  /// Whether the result stays here, as an object.
+  /// True if the result stays here, as an object.
   [[nodiscard]] bool keeps_result() const noexcept { return kind == Kind::create; }
   /// Makes it the object. Throws Error if it is null.
   void keep(std::shared_ptr<void> object, const ObjectType& type) const;
-  /// Tells the caller what was thrown.
+  /// Sends the caller the exception.
   void fail(const std::exception_ptr& why) const noexcept;
   /// The call is over, its answer sent.
   void end() const noexcept;
 
-  /// It will be answered when its function has returned; the number of that.
+  /// Marks the call as answered after its function returns; returns its number.
   [[nodiscard]] std::uint64_t postpone() const;
-  /// Whether it is still to be answered: once, and not after its deadline.
+  /// True while it still needs an answer: once, and not after its deadline.
   [[nodiscard]] bool resume(std::uint64_t number) const;
 
-  /// The place of an object of this rank; waits until somebody has begun to make it.
+  /// The place of an object of this rank; waits until its creation has started.
   [[nodiscard]] std::shared_ptr<OwnedObject> find(std::uint64_t reference) const;
 };
 

@@ -18,7 +18,7 @@ ShutdownReport shutdown(bool graceful) {
 void serve(std::chrono::milliseconds time) { Agent::current().serve(deadline_in(time), {}); }
 
 void serve_until(const std::function<bool()>& over) {
-  if (!over) throw InputError("rpc::serve_until was given an empty function: it would never end");
+  if (!over) throw InputError("rpc::serve_until was given an empty function");
   Agent& agent = Agent::current();
   agent.serve(Clock::time_point::max(), over);
 }

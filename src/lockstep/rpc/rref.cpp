@@ -29,7 +29,7 @@ class SendsObject final : public Continuation {
  private:
   void send() const {
     place_->expect_type(type_);
-    if (!place_->type->write) throw Error("the object is of a type that cannot be sent");
+    if (!place_->type->write) throw Error("the object's type cannot be sent");
     Draft draft(reply_);
     OutputArchive archive(draft.message());
     place_->type->write(archive, place_->object.get());
@@ -74,7 +74,8 @@ namespace detail {
 std::shared_ptr<OwnedObject> object_of(const Execution& execution, const Target& target) {
   const Reply& reply = execution.reply();
   auto place = reply.find(target.reference);
-  if (!place->ready->wait_until(reply.deadline)) throw TimeoutError("the object has not been made");
+  if (!place->ready->wait_until(reply.deadline))
+    throw TimeoutError("the object has not been created");
   if (place->ready->failed()) std::rethrow_exception(place->ready->failure());
   place->expect_type(target.type);
   return place;

@@ -17,10 +17,10 @@ struct Function;
 /// The owner's answer to RRef::to_here.
 [[nodiscard]] const Function& to_here_function();
 
-/// A reference to an object on some rank, its owner: remote() returns one, or a rank makes one of a
-/// value of its own. Copies share; it can be passed as an argument or in one, returned, and stored
-/// in objects. The object lives until the last one has gone, wherever that is: references.hpp says
-/// how and why. Thread-safe as a std::shared_ptr is.
+/// A reference to an object on some rank, its owner. remote() returns one, and a rank can make one
+/// from its own value. Copies share; it can be passed as an argument or in one, returned, and
+/// stored in objects. The object lives until the last reference, on any rank, is gone:
+/// references.hpp gives the protocol and its proof. Thread-safe as a std::shared_ptr is.
 template <class T>
 class RRef {
  public:
@@ -35,16 +35,16 @@ class RRef {
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(handle_); }
   [[nodiscard]] WorkerInfo owner() const { return held().owner_info(); }
   [[nodiscard]] bool is_owner() const { return held().is_owner(); }
-  /// The owner knows of this rank's share, and so will never delete the object under it.
+  /// True once the owner knows this rank's share and so will not delete the object.
   [[nodiscard]] bool confirmed_by_owner() const { return held().is_confirmed(); }
 
-  /// A copy of the object. Waits until it has been made; throws what making it threw, as
-  /// RemoteError, TimeoutError at the deadline (0: Options::timeout).
+  /// A copy of the object. Waits until it exists; throws the error of its creation as RemoteError,
+  /// TimeoutError at the deadline (0: Options::timeout).
   [[nodiscard]] T to_here(std::chrono::milliseconds timeout = {}) const {
     return to_here_async(timeout).wait();
   }
   [[nodiscard]] Future<T> to_here_async(std::chrono::milliseconds timeout = {}) const;
-  /// The object itself, on its owner; waits until it has been made. Throws Error elsewhere.
+  /// The object itself, on its owner; waits until it has been made. Throws Error on other ranks.
   [[nodiscard]] T& local_value() const { return *static_cast<T*>(held().local_object().get()); }
 
   /// Calls a registered method (LOCKSTEP_RPC(T::method)) of the object or of a public base class,
@@ -57,14 +57,14 @@ class RRef {
   template <class M, class... A>
   [[nodiscard]] auto call_within(std::chrono::milliseconds timeout, M method,
                                  A&&... arguments) const;
-  /// The same, but the result stays there, as an object; returns at once a reference to it, as
+  /// The same, but the result stays there as an object; returns a reference to it at once, as
   /// rpc::remote does.
   template <class M, class... A>
   [[nodiscard]] auto remote(M method, A&&... arguments) const;
 
   /// Throws Error if it refers to nothing, or was taken back by shutdown().
   [[nodiscard]] const ReferenceHandle& held() const {
-    if (!handle_) throw Error("an RRef that refers to nothing was used");
+    if (!handle_) throw Error("an empty RRef was used");
     handle_->expect_held();
     return *handle_;
   }

@@ -224,7 +224,7 @@ void Server::take_notice(IncomingMessage& message) {
   switch (head.kind) {
     case Kind::wake:
       if (from != workers_.id())
-        throw MalformedMessage("a message was refused: nobody wakes another");
+        throw MalformedMessage("a message was refused: a rank cannot wake another");
       wakes_.fetch_sub(1);
       return;  // was not counted
     case Kind::control:
@@ -237,7 +237,7 @@ void Server::take_notice(IncomingMessage& message) {
     case Kind::tell:
       return termination_.take(from, head);  // counts them itself
     default:
-      throw MalformedMessage("a message was refused: it is no request");
+      throw MalformedMessage("a message was refused: it is not a request");
   }
   count_handled();
 }
@@ -246,8 +246,8 @@ void Server::take_notice(IncomingMessage& message) {
 void Server::refuse_malformed(const std::optional<Head>& head, int from,
                               const std::string& why) noexcept {
   transport_.count().refused.fetch_add(1);
-  log(LogLevel::warning,
-      fmt::format("{}: a message of rank {} was not executed: {}", workers_.own_name(), from, why));
+  log(LogLevel::warning, fmt::format("{}: a message from rank {} was not executed: {}",
+                                     workers_.own_name(), from, why));
   if (head && (head->kind == Kind::call || head->kind == Kind::create)) {
     if (head->kind == Kind::create) {
       references_.begin(head->reference, head->fork, from, deadline_of(*head));
@@ -283,7 +283,7 @@ void Server::receive_tensors(IncomingMessage& message) {
     while (!MessagePort::wait_for(work, std::chrono::milliseconds(200), transport_.awake())) {
       if (Clock::now() > until || !availability_.is_open()) {
         for (Work& given_up : works) given_up.cancel();
-        throw TimeoutError("the tensors of a call have not come");
+        throw TimeoutError("the tensors of a call have not arrived");
       }
     }
   }
@@ -325,13 +325,14 @@ void Server::run(Request& request) {
   }
   if (!function) {
     return refuse_it(Status::unknown_function,
-                     "no function of that name is registered there (LOCKSTEP_RPC)");
+                     "no function with this name is registered there (LOCKSTEP_RPC)");
   }
   if (function->signature != head.signature) {
-    return refuse_it(Status::other_signature,
-                     fmt::format("it has other parameters or another result there, {}: the ranks "
-                                 "run different programs",
-                                 function->signature_text));
+    return refuse_it(
+        Status::other_signature,
+        fmt::format(
+            "its parameters or its result differ there, {}: the ranks run different programs",
+            function->signature_text));
   }
   const TraceScope scope("rpc", function->name, "execute", static_cast<std::int64_t>(head.id));
   const InCallScope scope_of_calls({.deadline = reply.deadline, .depth = head.depth});

@@ -17,11 +17,11 @@
 
 namespace lockstep::rpc {
 
-/// What a rank does for others: requests are received and executed by the pool, or, without
-/// threads, by who waits (step()), and answered. Thread-safe.
+/// Receives, executes and answers other ranks' requests: on the pool, or, without threads, on
+/// waiting threads (step()). Thread-safe.
 class Server final : private RequestHandler {
  public:
-  /// What it works with, and for whom.
+  /// The components it works with.
   struct Parts {
     Agent& agent;
     const WorkerTable& workers;
@@ -38,11 +38,11 @@ class Server final : private RequestHandler {
   /// Executes a call of this rank to itself.
   void take(IncomingMessage&& message);
 
-  /// Answers with a result, which has been written. Where that fails the caller is told.
+  /// Answers with a result, which has been written. If that fails, the caller gets the error.
   void answer(const Reply& to, OutgoingMessage& message) noexcept;
   /// With the text, or as much of it as a message may hold.
   void refuse(const Reply& to, Status status, const std::string& text) noexcept;
-  /// Those that are not answered when their functions return.
+  /// Calls that are answered after their functions return.
   [[nodiscard]] LateAnswers<Reply>& late_answers() noexcept { return late_answers_; }
   void expire_late_answers() noexcept;
   /// A call that has come is over, its answer sent.
@@ -50,15 +50,15 @@ class Server final : private RequestHandler {
 
   // ---- without threads
   static constexpr int most_on_one_stack = 1000;
-  /// Executes a request, if one is there; true if so. Further ones within it, up to a bound.
+  /// Executes a request if one has arrived; true if so. Further ones within it, up to a bound.
   bool step();
-  /// Sleeps until a request is there, or for `at_most`.
+  /// Sleeps until a request arrives, or for `at_most`.
   void nap(std::chrono::microseconds at_most);
 
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   /// Ends the threads; false if some are still in a call after `at_most`.
   bool stop(std::chrono::milliseconds at_most) { return pool_.stop(at_most); }
-  /// Ends what is being received, once the threads have ended.
+  /// Ends receiving, once the threads have ended.
   void cancel(std::chrono::milliseconds at_most);
   /// Waits for the end of the last receive.
   void await_end(std::chrono::milliseconds at_most) { static_cast<void>(work_.wait_for(at_most)); }
@@ -93,7 +93,7 @@ class Server final : private RequestHandler {
   const std::function<void()> begin_thread_;
   LateAnswers<Reply> late_answers_;
   Work work_;                       // of the pool's leader
-  Request* local_first_ = nullptr;  // without threads: what this rank has called itself
+  Request* local_first_ = nullptr;  // without threads: this rank's calls to itself
   Request* local_last_ = nullptr;
   int executing_ = 0;           // without threads: calls, one within another
   std::atomic<int> wakes_ = 0;  // on their way

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a pointer to a function, or to a member function, takes and gives.
+// The parameter and result types of a pointer to a function or member function.
 
 namespace lockstep::rpc::detail {
 

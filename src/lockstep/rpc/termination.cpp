@@ -154,8 +154,8 @@ void Termination::await(const std::function<bool()>& move_on, bool naps) {
     const bool some = before[0] != before[1] || before[2] != 0 || before[3] != 0;
     if (some && is_overdue()) {
       throw TimeoutError(fmt::format(
-          "{}: rpc::shutdown: after {:.1f} s functions are still being executed somewhere whose "
-          "callers wait no more ({} messages sent, {} handled, {} calls not answered)",
+          "{}: rpc::shutdown: after {:.1f} s functions whose callers have stopped waiting still "
+          "run on some rank ({} messages sent, {} handled, {} calls not answered)",
           workers_.own_name(), seconds_since(begin), before[0], before[1], before[2]));
     }
     if (Clock::now() - begin > std::chrono::milliseconds(5)) {

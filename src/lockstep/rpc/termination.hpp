@@ -25,9 +25,9 @@ class Termination {
               const Answers& answers, const Availability& availability,
               std::chrono::milliseconds shutdown_timeout);
 
-  /// Waits for that. Collective. `move_on` moves calls on, without blocking; true if it did
-  /// something; `naps`: who has nothing to move on may sleep. Throws TimeoutError when nobody has
-  /// worked for the time, CommError where no call is possible any more.
+  /// Waits for that. Collective. `move_on` makes progress on calls without blocking, and returns
+  /// true if it did something; `naps`: threads without work may sleep. Throws TimeoutError when no
+  /// rank has worked for that time, CommError if no call is possible any more.
   void await(const std::function<bool()>& move_on, bool naps);
   /// Another rank asks whether this one works, or tells.
   void take(int from, const Head& head);

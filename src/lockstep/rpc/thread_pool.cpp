@@ -200,10 +200,9 @@ bool ThreadPool::call_somebody() {
       return true;
     } catch (const std::system_error& error) {  // those there are must do
       if (!std::exchange(short_of_threads_, true)) {
-        log(LogLevel::warning,
-            fmt::format("rpc: beside {} threads no other can be started ({}), so that calls which "
-                        "wait for each other may do so in vain. Raise `ulimit -u`.",
-                        running_, error.what()));
+        log(LogLevel::warning, fmt::format("rpc: no more than {} threads can be started ({}), so "
+                                           "nested calls may wait without end. Raise `ulimit -u`.",
+                                           running_, error.what()));
       }
     }
   }
@@ -221,8 +220,8 @@ void ThreadPool::block() {
     --blocked_;
     --self.waits;
     throw Error(fmt::format(
-        "rpc: {} threads wait for answers, and no other can be started for the calls that come "
-        "meanwhile: this one would wait in vain. Nest calls less deeply, or raise `ulimit -u`",
+        "rpc: {} threads wait for answers, and no other can be started for incoming calls: this "
+        "call would wait without end. Nest calls less deeply, or raise `ulimit -u`",
         running_));
   }
 }

@@ -19,11 +19,11 @@ struct Request {
   Request* next = nullptr;
 };
 
-/// What the pool works for.
+/// The pool's client.
 class RequestHandler {
  public:
   /// Blocks until a request has come, at most `at_most`; nullptr if none has. `soon`: the next is
-  /// likely to follow at once. By one thread at a time. Throws where none can come any more.
+  /// likely to follow at once. By one thread at a time. Throws if no request can arrive any more.
   [[nodiscard]] virtual Request* receive(std::chrono::microseconds at_most, bool soon) = 0;
   /// Whether others should receive while it is executed.
   [[nodiscard]] virtual bool is_long(const Request& request) noexcept = 0;
@@ -43,15 +43,15 @@ class RequestHandler {
 /// The threads that receive and execute a rank's calls: leader and followers (Schmidt, Stal,
 /// Rohnert, Buschmann: Pattern-Oriented Software Architecture 2, 2000).
 ///
-/// One of them leads: it receives, and executes at once what it has received, so that no call
-/// waits until a thread is awake. Before what is long it gives that role to another one, who sleeps
-/// until the next call. A function that turns out to be long, or that blocks, cannot hold up the
-/// agent: the role is taken from a thread that has been executing for some milliseconds, up to 24
-/// if nobody had called for a while, and given up by one that waits for an answer.
+/// One thread leads: it receives a request and executes it at once, so that no call waits for a
+/// thread to wake. Before a long call it passes the lead to another thread, which sleeps until the
+/// next call. A function that turns out to be long, or that blocks, cannot hold up the agent: a
+/// thread loses the lead after it has been executing for some milliseconds (up to 24 after a time
+/// without calls), and gives it up before it waits for an answer.
 ///
-/// Who waits for an answer does not count: as many others as Options::workers go on, spare ones
-/// being started for that. A waiting thread executes no other call: that call could want a lock
-/// which the waiting function holds.
+/// A thread that waits for an answer is not counted: Options::workers others keep working, and
+/// spare threads are started for that. A waiting thread executes no other call: that call could
+/// want a lock which the waiting function holds.
 class ThreadPool {
  public:
   ThreadPool(RequestHandler& handler, int workers) : handler_(handler), workers_(workers) {}
@@ -87,18 +87,17 @@ class ThreadPool {
   [[nodiscard]] bool give_role_up();
   [[nodiscard]] Request* pop();
   void append(Request* request);
-  /// Somebody is to look whether there is something to do; false if all are at work.
+  /// Wakes a thread to look for work; false if all are working.
   bool call_somebody();
   void block();
   void unblock();
 
   RequestHandler& handler_;
   const int workers_;
-  // Who has the role, which of its executions it is in, and whether it is in one: see the .cpp
-  // file.
+  // The leader, its number of executions, and whether it is executing: see the .cpp file.
   std::atomic<std::uint64_t> role_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::condition_variable ended_;
   Request* first_ = nullptr;
@@ -108,7 +107,7 @@ class ThreadPool {
   int blocked_ = 0;
   int idle_ = 0;
   bool somebody_watches_ = false;
-  bool given_up_ = false;  // the role, by who has a long call
+  bool given_up_ = false;  // the lead, set by the thread that has a long call
   bool short_of_threads_ = false;
   std::uint64_t started_ = 0;
   std::vector<std::thread> threads_;

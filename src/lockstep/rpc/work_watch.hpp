@@ -9,14 +9,15 @@
 
 namespace lockstep::rpc {
 
-/// What a rank has done for others so far.
+/// The work that a rank has done for others so far.
 struct WorkDone {
-  std::uint64_t messages = 0;  ///< sent and handled, without those that only ask or tell
-  bool is_busy = false;        ///< somebody still waits for what it does, or it for others
+  std::uint64_t messages = 0;  ///< sent and handled, without queries and notices
+  bool is_busy =
+      false;  ///< it still executes a call that a caller waits for, or waits for an answer
 };
 
-/// When anybody was last seen to work: what Options::shutdown_timeout counts from. Who waits in a
-/// shutdown asks the others from time to time. Thread-safe.
+/// The last time that any rank was seen to work: Options::shutdown_timeout counts from it. A rank
+/// that waits in a shutdown queries the others from time to time. Thread-safe.
 class WorkWatch {
  public:
   explicit WorkWatch(int ranks) : known_(static_cast<std::size_t>(ranks)) {}
@@ -42,7 +43,7 @@ class WorkWatch {
   [[nodiscard]] std::int64_t handled() const noexcept { return handled_.load(); }
 
  private:
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<std::optional<std::uint64_t>> known_;
   Clock::time_point last_work_;
   std::atomic<std::int64_t> sent_ = 0, handled_ = 0;

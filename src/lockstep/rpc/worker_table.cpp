@@ -27,8 +27,8 @@ void expect_names(const std::vector<WorkerInfo>& workers) {
     }
     if (!names.insert(worker.name).second) {
       throw InputError(
-          fmt::format("rpc::init: two ranks are called \"{}\" (rank {} is one): "
-                      "names tell workers apart",
+          fmt::format("rpc::init: two ranks have the name \"{}\" (one is rank {}): a worker's name "
+                      "must be unique",
                       worker.name, worker.id));
     }
   }
@@ -92,7 +92,7 @@ std::string WorkerTable::place_of(int worker) const {
 
 std::string WorkerTable::state_of(int worker) const {
   const Process& its = process(worker);
-  if (its.pid == ::getpid()) return "a thread of this process; it is busy, or waits itself";
+  if (its.pid == ::getpid()) return "a thread of this process; it is busy, or waits too";
   if (its.host != process(id_).host) return "on node " + its.host;
   std::string text = fmt::format("its {} {}", place_of(worker), words(process_state(its.pid)));
   try {
@@ -100,7 +100,7 @@ std::string WorkerTable::state_of(int worker) const {
       const FlightRing ring = read_flight_ring(recorder->path().parent_path() /
                                                ring_file_name(recorder->job(), its.world_rank));
       if (const FlightCall* last = newest_completed_call(ring)) {
-        text += "; the last operation that it completed was " + last->what;
+        text += "; its last completed operation was " + last->what;
       }
     }
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then without

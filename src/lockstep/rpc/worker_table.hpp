@@ -31,10 +31,10 @@ class WorkerTable {
 
   /// Whether the workers of this machine are more than the cores that they may run on.
   [[nodiscard]] bool is_crowded() const;
-  /// What a worker's process is doing, in words.
+  /// The state of a worker's process, in words.
   [[nodiscard]] std::string state_of(int worker) const;
-  /// Workers of this machine whose processes are stopped or dead. Only where this is the first that
-  /// is not: so that one of them speaks.
+  /// Workers of this machine whose processes are stopped or dead. Only on the first rank that is
+  /// neither, so that one rank reports.
   [[nodiscard]] std::map<int, ProcessState> stopped_here() const;
   /// "process 4711 on node n3".
   [[nodiscard]] std::string place_of(int worker) const;

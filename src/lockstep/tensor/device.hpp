@@ -6,13 +6,14 @@
 
 namespace lockstep {
 
-/// sim: a device simulated by this process, which fails where a GPU would (docs/guide/devices.md).
+/// sim: a device simulated by this process; accesses that would fail on a GPU fail here too
+/// (docs/guide/devices.md).
 enum class DeviceType : std::uint8_t { host, cuda, sim };
 
 /// "host", "cuda" or "sim".
 [[nodiscard]] std::string_view name_of(DeviceType type) noexcept;
 
-/// Where a tensor's bytes live. The host has index 0.
+/// The location of a tensor's bytes. The host has index 0.
 struct Device {
   DeviceType type = DeviceType::host;
   int index = 0;
@@ -22,7 +23,7 @@ struct Device {
 /// "host", "cuda:1" or "sim:0".
 [[nodiscard]] std::string to_string(Device device);
 
-/// So many devices of a type one process may use: their indices are below.
+/// Largest number of devices of a type in one process: indices are below it.
 inline constexpr int max_devices_of_a_type = 16;
 inline constexpr std::size_t device_slots = 1 + 2 * max_devices_of_a_type;
 

@@ -26,7 +26,8 @@ class Dims {
   int size_ = 0;
 };
 
-/// The dimension `d` of `shape`, counted from the front. Throws ShapeError if there is none.
+/// The dimension `d` of `shape`, counted from the front. Throws ShapeError if there is no such
+/// dimension.
 [[nodiscard]] int resolve_dim(const Shape& shape, int d);
 
 /// The same dimensions counted from the front; all of them if `dims` is empty. Throws ShapeError
@@ -36,7 +37,7 @@ class Dims {
 /// `shape` with another extent of dimension `dim`, which is counted from the front.
 [[nodiscard]] Shape with_extent(const Shape& shape, int dim, std::int64_t extent);
 
-/// `dims` dimensions of extent 1, but for dimension `dim`.
+/// `dims` dimensions of extent 1, except dimension `dim`.
 [[nodiscard]] Shape with_one_extent(int dims, int dim, std::int64_t extent);
 
 }  // namespace lockstep

@@ -19,8 +19,8 @@ LaunchTarget target_of(const Stream& stream) {
 #ifdef KOKKOS_ENABLE_CUDA
   return {stream.device(), nullptr};
 #else
-  throw ShapeError("this build has no CUDA, so it computes nothing on " +
-                   to_string(stream.device()) + ": move its tensors to the host first");
+  throw ShapeError("this build has no CUDA, so it cannot compute on " + to_string(stream.device()) +
+                   ": move its tensors to the host first");
 #endif
 }
 
@@ -40,7 +40,7 @@ Kokkos::Cuda cuda_space(const Stream& stream) {
   const Kokkos::Cuda& space = made.try_emplace(stream.handle(), stream.handle()).first->second;
   if (space.cuda_device() != stream.device().index) {
     throw Error("kernels run on cuda:" + std::to_string(space.cuda_device()) +
-                ", the first GPU that this process used, and not on " + to_string(stream.device()) +
+                ", the first GPU that this process used, not on " + to_string(stream.device()) +
                 ": move its tensors there with to()");
   }
   return space;

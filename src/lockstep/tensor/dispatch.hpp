@@ -9,9 +9,9 @@
 namespace lockstep {
 
 /// Initialises Kokkos for kernels on `device`, if nobody has; it is finalised at exit only if we
-/// initialised it. In a build with CUDA the host needs none of Kokkos, so that there nothing is
-/// done for it, and its programs run without a GPU; the first device that is asked for is the one
-/// that Kokkos uses. Throws Error where CUDA finds no such device. Thread-safe.
+/// initialised it. In a build with CUDA, host tensors do not use Kokkos, so it is not initialised
+/// for them and programs run without a GPU; Kokkos uses the first device that is requested. Throws
+/// Error if CUDA finds no such device. Thread-safe.
 void ensure_kokkos(Device device = {});
 
 #ifdef KOKKOS_ENABLE_CUDA
@@ -22,8 +22,8 @@ namespace detail {
 #endif
 
 /// Calls f(space) with the execution space of `stream`'s device: the one place where a kernel
-/// template meets its device. `f` is a generic callable that launches kernels on that space. For a
-/// simulated device that is the host's space: for_each hands the kernels to the stream.
+/// template is bound to its device. `f` is a generic callable that launches kernels on that space.
+/// For a simulated device that is the host's space: for_each hands the kernels to the stream.
 template <class F>
 void dispatch(const Stream& stream, F&& f) {
   ensure_kokkos(stream.device());

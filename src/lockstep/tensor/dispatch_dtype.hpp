@@ -41,7 +41,7 @@ void dispatch_operands(DType dtype, const char* operation, F&& f) {
   }
 }
 
-/// What products of T are summed and returned in.
+/// The type in which products of T are summed and returned.
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) == 2, float, T>;
 

@@ -31,7 +31,7 @@ enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean };
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-/// The floating types of 16 bits: what is computed on them is computed in f32 and rounded once.
+/// The 16-bit floating types: operations on them compute in f32 and round once.
 [[nodiscard]] constexpr bool is_half(DType dtype) noexcept {
   return dtype == DType::bf16 || dtype == DType::f16;
 }

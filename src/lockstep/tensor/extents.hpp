@@ -14,7 +14,7 @@ template <class T>
 concept WholeNumber = std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool>;
 
 namespace detail {
-/// Throws ShapeError: `given` numbers where one or `dims` belong.
+/// Throws ShapeError: `given` numbers where one or `dims` are needed.
 [[noreturn]] void refuse_extents(std::size_t given, std::size_t dims);
 }  // namespace detail
 
@@ -46,7 +46,7 @@ class Extents {
   [[nodiscard]] constexpr std::int64_t& operator[](std::size_t d) noexcept { return values_[d]; }
   [[nodiscard]] constexpr const std::int64_t* begin() const noexcept { return values_.data(); }
   [[nodiscard]] constexpr const std::int64_t* end() const noexcept { return values_.data() + dims; }
-  /// Whether all of them are the same number.
+  /// True if all of them are equal.
   [[nodiscard]] constexpr bool uniform() const noexcept {
     return std::all_of(begin(), end(), [&](std::int64_t value) { return value == values_[0]; });
   }
@@ -57,8 +57,7 @@ class Extents {
   std::array<std::int64_t, dims> values_{};
 };
 
-/// The stride of a pool: one number or a list, as Extents; the kernel's extents where none is
-/// given.
+/// The stride of a pool: one number or a list, as in Extents; default: the kernel's extents.
 template <std::size_t dims>
 class PoolStride {
  public:

@@ -3,7 +3,7 @@
 
 namespace lockstep {
 
-/// In which layout built-in layers hold the images between them.
+/// The layout of images between built-in layers.
 enum class ImageLayout : std::uint8_t {
   automatic,  ///< the fastest: on the host channel blocks, and convolution and pooling in one pass
   plain,      ///< row-major [N,C,H,W], layer by layer, as on a device: then with a device's bits

@@ -13,7 +13,7 @@ void set_math_threads(int threads);
 /// How many threads calls of oneDNN made from this thread may use.
 [[nodiscard]] int math_threads();
 
-/// While alive, calls of oneDNN made from this thread use so many threads.
+/// While it lives, oneDNN calls from this thread use this number of threads.
 class MathThreadsGuard {
  public:
   explicit MathThreadsGuard(int threads);
@@ -25,7 +25,7 @@ class MathThreadsGuard {
   int before_, now_;
 };
 
-/// One thread: for those of oneDNN's routines whose sums depend on the number of threads.
+/// One thread: for oneDNN routines whose sums depend on the number of threads.
 struct OneMathThread : MathThreadsGuard {
   OneMathThread() : MathThreadsGuard(1) {}
 };

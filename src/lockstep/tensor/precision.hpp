@@ -5,9 +5,9 @@ namespace lockstep {
 
 class Tensor;
 
-/// What the operands of matrix products and convolutions of f32 tensors are rounded to, element by
-/// element, to nearest, ties to even: not at all, or to a 16-bit type, of which the processor may
-/// compute two to sixteen times as many in the same time. Sums and results are f32 in any case.
+/// The rounding of operands of f32 matrix products and convolutions, per element, to nearest, ties
+/// to even: none, or to a 16-bit type, whose products some processors compute two to sixteen times
+/// faster. Sums and results are f32 in any case.
 enum class Precision : std::uint8_t { f32, bf16, fp16 };
 
 /// This thread's.
@@ -29,8 +29,8 @@ class PrecisionGuard {
 /// bits, else x itself.
 [[nodiscard]] Tensor product_operand(const Tensor& x);
 
-/// Whether this processor multiplies such numbers itself, by AVX512-BF16 or AMX. Elsewhere rounded
-/// operands are multiplied in f32: the same numbers up to the order of sums, and no faster.
+/// Whether this processor multiplies such numbers itself, by AVX512-BF16 or AMX. Other processors
+/// multiply the rounded operands in f32: the same numbers up to the order of sums, and no faster.
 [[nodiscard]] bool has_units_for(Precision precision);
 
 }  // namespace lockstep

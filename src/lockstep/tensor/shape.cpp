@@ -53,7 +53,7 @@ OpenShape::OpenShape(std::span<const std::int64_t> extents) {
     closed[d] = extents[d];
     if (extents[d] != -1) continue;
     if (open_ >= 0)
-      throw ShapeError("only one extent of a shape can be -1, which stands for what is left");
+      throw ShapeError("only one extent of a shape can be -1, the extent that is inferred");
     open_ = static_cast<int>(d);
     closed[d] = 1;
   }
@@ -78,7 +78,7 @@ Shape OpenShape::closed(const Shape& from) const {
   }
   wanted += "]";
   const char* why = open_ < 0    ? " elements)"
-                    : known == 0 ? " elements for any extent in the place of -1)"
+                    : known == 0 ? " elements for any value of -1)"
                                  : " elements or a multiple of them)";
   throw ShapeError("cannot reshape " + to_string(from) + " (" + std::to_string(numel) +
                    " elements) to " + wanted + " (" + std::to_string(known) + why);

@@ -48,8 +48,7 @@ class Shape {
   int dims_ = 0;
 };
 
-/// A shape in which one extent may be left open, as -1: it is whatever keeps the number of
-/// elements.
+/// A shape with at most one extent of -1, which is inferred from the number of elements.
 class OpenShape {
  public:
   /// Throws ShapeError for an extent below -1, for more than one of -1, or too many of them.
@@ -62,7 +61,7 @@ class OpenShape {
   [[nodiscard]] Shape closed(const Shape& from) const;
 
  private:
-  Shape shape_;    // 1 where it is open
+  Shape shape_;    // 1 for the inferred extent
   int open_ = -1;  // which dimension is; -1: none
 };
 

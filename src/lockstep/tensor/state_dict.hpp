@@ -16,7 +16,7 @@ namespace lockstep {
 struct Placement {
   bool sharded = false;
   Shape global;   ///< of the whole tensor
-  Shape offsets;  ///< where the slab begins, one a dimension
+  Shape offsets;  ///< offsets of the slab, one per dimension
 
   /// Of a tensor of shape `global`, the slab that begins at `offsets`.
   [[nodiscard]] static Placement slab(const Shape& global, const Shape& offsets) {
@@ -28,8 +28,8 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Names to tensors, in order of insertion: what checkpoints hold, models load and
-/// DistributedDataParallel broadcasts. Tensors are handles: writing into one writes the model.
+/// Names to tensors, in order of insertion: used by checkpoints, models, and
+/// DistributedDataParallel's broadcast. Tensors are handles: writing into one writes the model.
 class StateDict {
  public:
   struct Entry {
@@ -38,7 +38,7 @@ class StateDict {
     Placement placement;
   };
 
-  /// Throws Error if the name is there already.
+  /// Throws Error if the name exists already.
   void insert(std::string name, Tensor tensor, Placement placement = {});
   /// Inserts every entry of `other` with `prefix` before its name ("optimizer/").
   void insert_all(const std::string& prefix, const StateDict& other);
@@ -60,8 +60,8 @@ class StateDict {
 };
 
 /// Copies every tensor of `source` into the one of the same name in `target`. Names, shapes and
-/// dtypes must agree one to one; otherwise throws Error listing what is missing, extra or of
-/// another shape, and nothing is copied.
+/// dtypes must agree one to one; otherwise throws Error that lists missing names, extra names and
+/// different shapes, and copies nothing.
 void copy_state(const StateDict& source, const StateDict& target);
 
 }  // namespace lockstep

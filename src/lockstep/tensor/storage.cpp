@@ -47,11 +47,11 @@ class StorageCache {
     storage->data_ = storage->kernel_data_ = host_malloc(size.bytes);
     if (!storage->data_) {
       delete storage;
-      throw OutOfMemoryError("out of memory: " + std::to_string(size.bytes >> 20U) +
-                             " MiB for one tensor on host could not be had while tensors already "
-                             "hold " +
-                             std::to_string(memory_stats().in_use >> 20U) +
-                             " MiB. Use a smaller batch, or more ranks.");
+      throw OutOfMemoryError(
+          "out of memory: " + std::to_string(size.bytes >> 20U) +
+          " MiB for one tensor on host could not be allocated while tensors already hold " +
+          std::to_string(memory_stats().in_use >> 20U) +
+          " MiB. Use a smaller batch, or more ranks.");
     }
     storage->bytes_ = size.bytes;
     storage->size_class_ = size.index;
@@ -171,7 +171,7 @@ void Storage::record_stream(const Stream& stream) const {
 void Storage::move_to(Device device) {
   if (device == device_) return;
   if (size_class_ == borrowed) {
-    throw Error("memory that belongs to somebody else cannot move to " + to_string(device) +
+    throw Error("memory that the tensor does not own cannot move to " + to_string(device) +
                 ": clone the tensor first");
   }
   const IntrusivePtr<Storage> there = allocate(bytes_, device);

@@ -23,11 +23,11 @@ class Storage : public RefCounted<Storage> {
   /// Throws Error naming the size when memory is short.
   [[nodiscard]] static IntrusivePtr<Storage> allocate(std::size_t bytes, Device device = {});
 
-  /// The same of the host, but it goes back to the system with its last owner: for memory that
-  /// grows by being replaced, whose earlier pieces nobody would ask for again.
+  /// The same on the host, but the memory returns to the system with its last owner: for memory
+  /// that grows by replacement, whose earlier pieces would never be reused.
   [[nodiscard]] static IntrusivePtr<Storage> allocate_uncached(std::size_t bytes);
 
-  /// Memory of the host that devices of this type copy from and to while the host goes on.
+  /// Host memory for copies to and from devices of this type that overlap with the host's work.
   [[nodiscard]] static IntrusivePtr<Storage> allocate_pinned(std::size_t bytes, DeviceType type);
 
   /// Wraps memory that is released by `deleter(data, context)` (may be null) with the last owner.
@@ -36,20 +36,21 @@ class Storage : public RefCounted<Storage> {
                                                     void* context = nullptr);
 
   [[nodiscard]] void* data() const noexcept { return data_; }
-  /// Where kernels find it: data(), but for memory of a simulated device.
+  /// The address for kernels: data(), except for memory of a simulated device.
   [[nodiscard]] void* kernel_data() const noexcept { return kernel_data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] bool is_pinned() const noexcept { return size_class_ == pinned; }
-  /// `stream` uses it too: nobody else gets the memory before the stream has done what it has been
-  /// given when the last owner lets go. Of device and pinned memory; nothing for any other.
+  /// `stream` uses it too: after the last owner releases the memory, it is not reused before the
+  /// stream has finished the work enqueued by then. Of device and pinned memory; nothing for any
+  /// other.
   void record_stream(const Stream& stream) const;
-  /// Its bytes go to memory of another device, for all tensors that view it, behind the devices'
-  /// current streams. Not of borrowed memory: throws Error.
+  /// Moves its bytes to memory of another device, for all tensors that view it, after the work on
+  /// the devices' current streams. Not of borrowed memory: throws Error.
   void move_to(Device device);
 
-  /// Promises that what lies between one tensor in it and the next multiple of padding_bytes is
-  /// nobody's: whoever treats neighbours alike may run over it.
+  /// Promises that the bytes between a tensor in it and the next multiple of padding_bytes are
+  /// unused: elementwise kernels over contiguous tensors may run over them.
   void mark_padded() noexcept { padded_ = true; }
   [[nodiscard]] bool is_padded() const noexcept { return padded_; }
   static constexpr std::size_t padding_bytes = 64;  // as vector loads like it
@@ -81,7 +82,7 @@ class Storage : public RefCounted<Storage> {
   Storage* next_free_ = nullptr;
 };
 
-/// What a caching allocator did so far, in bytes unless named otherwise.
+/// Counters of a caching allocator so far, in bytes unless named otherwise.
 struct MemoryStats {
   std::int64_t in_use = 0;
   std::int64_t peak_in_use = 0;
@@ -90,7 +91,7 @@ struct MemoryStats {
   // Of a device's only:
   std::int64_t awaiting = 0;  ///< freed, but other streams still use it; not in `cached`
   std::int64_t flushes = 0;   ///< times that all of `cached` was given back to get a block
-  std::int64_t limit = 0;     ///< 0: what the device has
+  std::int64_t limit = 0;     ///< 0: the device's memory
 };
 /// Of the host's caching allocator, or a device's.
 [[nodiscard]] MemoryStats memory_stats(Device device = {});

@@ -1,7 +1,7 @@
 #pragma once
 #include <lockstep/tensor/device.hpp>
 
-struct CUstream_st;  // what CUDA calls cudaStream_t points to one
+struct CUstream_st;  // points to a cudaStream_t with CUDA
 
 namespace lockstep {
 
@@ -9,7 +9,7 @@ struct RuntimeEvent;
 struct RuntimeStream;
 class DeviceEvent;
 
-/// An ordered queue of work on one device: a value that names it. Kernels, copies and collectives
+/// An ordered queue of work on one device; a value that names it. Kernels, copies and collectives
 /// are enqueued behind the thread's current stream of their device. On the host a stream runs its
 /// work in place, at once.
 class Stream {
@@ -18,22 +18,22 @@ class Stream {
   constexpr explicit Stream(Device device = {}) : device_(device) {
     if (device.type != DeviceType::host) queue_ = first_queue(device);
   }
-  /// Another one of the device, for work beside the first. There are streams_in_pool, handed out in
+  /// Another stream of the device, for concurrent work. There are streams_in_pool, assigned in
   /// turn; they live as long as the process.
   [[nodiscard]] static Stream from_pool(Device device);
   static constexpr int streams_in_pool = 8;
 
   [[nodiscard]] Device device() const noexcept { return device_; }
-  /// Blocks this thread until everything enqueued so far is done. On the host: returns at once.
+  /// Blocks this thread until all work enqueued so far has completed. On the host: returns at once.
   void synchronize() const;
-  /// What is enqueued from now on waits for what the event marks.
+  /// Work enqueued from now on waits for the work that the event marks.
   void wait(const DeviceEvent& event) const;
   /// The cudaStream_t that kernels are launched on, never the null stream; null on the host, and in
   /// a build without CUDA's kernels.
   [[nodiscard]] CUstream_st* handle() const noexcept {
     return reinterpret_cast<CUstream_st*>(queue_);
   }
-  /// What the device's runtime calls it; null on the host.
+  /// The runtime's handle; null on the host.
   [[nodiscard]] RuntimeStream* queue() const noexcept { return queue_; }
 
   friend bool operator==(const Stream&, const Stream&) = default;
@@ -68,7 +68,7 @@ class DeviceEvent {
   DeviceEvent(const DeviceEvent&) = delete;
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 
-  /// Marks what the stream, one of the event's device, has been given so far.
+  /// Marks the work enqueued so far on the stream, which must be of the event's device.
   void record(const Stream& stream);
   /// Whether all that it marks is done; true until it is recorded.
   [[nodiscard]] bool is_over() const;

@@ -53,7 +53,7 @@ Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, con
 Tensor Tensor::with_layout(Layout layout) const {
   if (layout == Layout::channel_blocks && (dims() != 5 || dtype_ != DType::f32)) {
     throw ShapeError(describe(*this) +
-                     " is no image in channel blocks: those are f32[N, C/B, H, W, B]");
+                     " is not an image in channel blocks: these are f32[N, C/B, H, W, B]");
   }
   Tensor t = *this;
   t.layout_ = layout;
@@ -63,7 +63,7 @@ Tensor Tensor::with_layout(Layout layout) const {
 void Tensor::expect_plain(const char* operation) const {
   if (layout_ == Layout::plain) return;
   throw ShapeError(std::string(operation) + " of " + describe(*this) +
-                   ": arrange it plainly first, with from_channel_blocks");
+                   ": convert it to a plain layout first, with from_channel_blocks");
 }
 
 Tensor Tensor::reshape(const OpenShape& shape) const {
@@ -223,7 +223,7 @@ void expect_elements(const Tensor& tensor, DType wanted, int dims, bool fits, De
                      ": its tensors must be on one device; move this one there with to()");
   }
   if (fits && tensor.defined() && tensor.dtype() == wanted) return;
-  throw ShapeError("a kernel wants " + std::string(name_of(wanted)) + " with " +
+  throw ShapeError("a kernel needs " + std::string(name_of(wanted)) + " with " +
                    std::to_string(dims) + " dimensions on " + to_string(here) + ", not " +
                    describe(tensor));
 }

@@ -15,9 +15,9 @@ namespace lockstep {
 
 class Stream;
 
-/// What a tensor's elements mean: plain is row-major, dimension by dimension; in channel blocks an
-/// image [N,C,H,W] is held as [N, C/B, H, W, B] (tensor/kernels/conv/channel_blocks.hpp). Said by
-/// the operation that arranges, never guessed from a shape.
+/// The layout of a tensor's elements: plain is row-major; in channel blocks an image [N,C,H,W] is
+/// stored as [N, C/B, H, W, B] (tensor/kernels/conv/channel_blocks.hpp). Said by the operation that
+/// arranges, never guessed from a shape.
 enum class Layout : std::uint8_t { plain, channel_blocks };
 
 /// A dense row-major array on one device: a cheap handle to shared storage. Copying a Tensor copies
@@ -30,7 +30,7 @@ class Tensor {
   ~Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) = default;
-  /// Another tensor for this handle. Not for what a call returns: `t[i] = x` would change nothing.
+  /// Another tensor for this handle. Lvalues only: on a temporary, `t[i] = x` would have no effect.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & = default;
 
@@ -92,8 +92,8 @@ class Tensor {
   [[nodiscard]] void* data() const noexcept {
     return storage_ ? static_cast<std::byte*>(storage_->data()) + offset_ : nullptr;
   }
-  /// Where kernels find it: data(), but for a simulated device, whose data() allows no access. For
-  /// what runs on the tensor's stream only; view and flat_view give it to kernels.
+  /// The address for kernels: data(), except for a simulated device, whose data() allows no access.
+  /// For code that runs on the tensor's stream only; view and flat_view pass it to kernels.
   [[nodiscard]] void* kernel_data() const noexcept {
     return storage_ ? static_cast<std::byte*>(storage_->kernel_data()) + offset_ : nullptr;
   }
@@ -103,9 +103,8 @@ class Tensor {
   /// The same memory, said to be arranged so: for operations that arrange it so, or that take each
   /// arrangement apart themselves. Channel blocks are [N, C/B, H, W, B] in f32, else ShapeError.
   [[nodiscard]] Tensor with_layout(Layout layout) const;
-  /// The same elements under another shape of equal numel, of which one extent may be -1: what is
-  /// left. Shares storage. Throws ShapeError printing both shapes, also for an image in channel
-  /// blocks.
+  /// The same elements with another shape of equal numel; one extent may be -1 and is inferred.
+  /// Shares storage. Throws ShapeError printing both shapes, also for an image in channel blocks.
   [[nodiscard]] Tensor reshape(const OpenShape& shape) const;
   /// Rows [begin, end) of the leading dimension; shares storage.
   [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
@@ -115,16 +114,16 @@ class Tensor {
 
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor to(DType dtype) const;  ///< converted copy, or this tensor if equal already
-  /// A copy on another device, or this tensor if it is there already. The copy is behind the
-  /// device's current stream. With `non_blocking` the host does not wait for it: then nobody writes
-  /// to a pinned source before the stream has done it, and a result on the host, which is pinned,
-  /// is read after Stream::synchronize().
+  /// A copy on another device, or this tensor if it is already there. The copy is behind the
+  /// device's current stream. With `non_blocking` the host does not wait: do not write to a pinned
+  /// source before the stream has copied it, and read a (pinned) result on the host only after
+  /// Stream::synchronize().
   [[nodiscard]] Tensor to(Device device, bool non_blocking = false) const;
-  /// Same shape, dtype and layout; any devices. Behind the devices' current streams; `non_blocking`
-  /// as in to(): it counts where the end on the host is pinned.
+  /// Same shape, dtype and layout; any devices. Runs after the work on the devices' current
+  /// streams; `non_blocking` as in to(): it has an effect if the host end is pinned.
   void copy_from(const Tensor& source, bool non_blocking = false) const;
-  /// A copy in pinned memory of the host, which devices of this type copy from and to while the
-  /// host goes on; this tensor if it is pinned already.
+  /// A copy in pinned host memory, so that copies to and from devices of this type overlap with the
+  /// host's work; this tensor if it is already pinned.
   [[nodiscard]] Tensor pin_memory(DeviceType type) const;
   [[nodiscard]] bool is_pinned() const noexcept { return storage_ && storage_->is_pinned(); }
   /// Says that `stream`, of this device or one that copies from pinned memory, uses the tensor,
@@ -133,8 +132,8 @@ class Tensor {
   void fill(double value) const;
   void zero() const;
 
-  /// In place, for every handle to the same storage. Throws ShapeError where the result would not
-  /// be of this dtype: a fraction added to whole numbers, whole numbers divided, bool.
+  /// In place, visible through every handle to the same storage. Throws ShapeError if the result
+  /// would have another dtype: a fraction added to integers, integer division, bool.
   const Tensor& operator+=(double number) const;
   const Tensor& operator-=(double number) const;
   const Tensor& operator*=(double number) const;
@@ -171,7 +170,7 @@ class Tensor {
   Layout layout_ = Layout::plain;
 };
 
-/// "f32[128, 10] on host", for messages; says so if it is in channel blocks.
+/// "f32[128, 10] on host", for messages; mentions channel blocks.
 [[nodiscard]] std::string describe(const Tensor& tensor);
 
 }  // namespace lockstep

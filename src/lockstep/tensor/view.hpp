@@ -1,5 +1,5 @@
 #pragma once
-// The only place where Kokkos enters. Included by kernels (ours and users'), never by other
+// The only header that includes Kokkos. Included by kernels (ours and users'), never by other
 // headers.
 #include <Kokkos_Core.hpp>
 
@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// Where host kernels run: in the thread that calls them. Kokkos' own default may be OpenMP, whose
-/// threads every rank and every thread of a rank would ask for.
+/// The space of host kernels: the calling thread. Kokkos' default may be OpenMP, and every rank and
+/// every thread of a rank would start its threads.
 using HostExecutionSpace = Kokkos::Serial;
 
 #ifdef KOKKOS_ENABLE_CUDA
@@ -44,8 +44,8 @@ inline constexpr bool is_host_space =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
 namespace detail {
-/// The address of a tensor's elements for kernels, once they are what a kernel in Space wants, and
-/// on the device that this thread launches to.
+/// The address of a tensor's elements for kernels, after checks that it fits a kernel in Space and
+/// is on the device that this thread launches to.
 template <class Space, class T>
 T* elements(const Tensor& tensor, int dims, bool fits) {
   constexpr DeviceType kernels = is_host_space<Space> ? DeviceType::host : DeviceType::cuda;
@@ -65,7 +65,7 @@ using View = Kokkos::View<typename AddPointers<T, N>::type, Kokkos::LayoutRight,
 /// An unmanaged row-major Kokkos View of rank N over a tensor's elements:
 ///   auto x = view<Space, const float, 2>(t);   x(row, column)
 /// Throws ShapeError if dtype, number of dimensions or device does not match, and for an image in
-/// channel blocks, whose dimensions mean something else.
+/// channel blocks, whose dimensions have another meaning.
 template <class Space, class T, int N>
 auto view(const Tensor& tensor) {
   const bool fits = tensor.dims() == N && tensor.layout() == Layout::plain;
@@ -76,8 +76,8 @@ auto view(const Tensor& tensor) {
   (std::make_integer_sequence<int, N>{});
 }
 
-/// All elements of a tensor as one dimension, in the order in which they lie in memory: for what
-/// treats every element alike, in whatever layout.
+/// All elements of a tensor as one dimension, in memory order: for elementwise kernels, in any
+/// layout.
 template <class Space, class T>
 auto flat_view(const Tensor& tensor) {
   return detail::View<Space, T, 1>(detail::elements<Space, T>(tensor, 1, true),

@@ -1,5 +1,5 @@
-// The nccl backend with a stand-in for NCCL and the GPUs: calls that differ, peers that are gone,
-// what NCCL refuses or never ends, and what becomes of memory and communicators then.
+// The nccl backend with a stand-in for NCCL and the GPUs: different calls, dead peers, NCCL errors
+// and operations that never end, and the release of memory and communicators after them.
 #include <chrono>
 #include <string>
 #include <thread>
@@ -76,8 +76,9 @@ TEST(NcclMismatch, OfAnExchangesLengthsEndsEveryRank) {
                output = on_device(me, of(6, 7.0F));
     const auto message = test::message_of<CommError>(
         [&] { group.all_to_all_v(input, output, sent, expected).wait(); });
-    expect_in(message, me == 1 ? "rank 0 sent 3 elements where 2 were expected"
-                               : "what ranks send is not what others expect");
+    expect_in(message,
+              me == 1 ? "rank 0 sent 3 elements where 2 were expected"
+                      : "the counts that ranks send differ from the counts that others expect");
     EXPECT_EQ(floats(output), of(6, 7.0F));
     EXPECT_EQ(gpus.calls("ncclSend"), 0);
   });
@@ -96,7 +97,7 @@ TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
   });
 }
 
-// A kernel whose peer is gone never ends by itself, and with it neither does a read behind it.
+// A kernel whose peer is gone never ends by itself, and neither does a read after it.
 TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
   const auto start = Clock::now();
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
@@ -105,11 +106,11 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
     test::stop_device(group, gpus);
     group.all_reduce(t, ReduceOp::sum).wait();
     if (me == 1) return;
-    EXPECT_EQ(floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
+    EXPECT_EQ(floats(t), of(6, 1.0F));  // the read ends without the sum
     const auto message =
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
     expect_in(message, "all_reduce(sum) #1 of f32[6] on sim:0 has not completed");
-    expect_in(message, "every rank has entered it, but not all go on");
+    expect_in(message, "every rank has entered it, but not all make progress");
     EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
   });
   EXPECT_LT(Clock::now() - start, seconds(60));

@@ -1,4 +1,4 @@
-// The nccl backend with a stand-in for NCCL and the GPUs: what it does while all goes well.
+// The nccl backend with a stand-in for NCCL and the GPUs: behaviour without faults.
 #include <array>
 #include <string>
 #include <thread>
@@ -60,7 +60,7 @@ TEST(NcclGroup, TheInputIsReadBehindWhatTheCurrentStreamHasBeenGiven) {
 }
 
 #ifndef __SANITIZE_THREAD__  // a forgotten wait is a data race
-/// What is read behind a wait(), of a device that forgets its nth wait.
+/// The data read after a wait(), on a device that skips its nth wait.
 float summed_with_lost_wait(ProcessGroup& group, std::int64_t lost, std::uint64_t seed) {
   auto& runtime = SimulatedRuntime::instance();
   const int me = group.rank();
@@ -303,7 +303,7 @@ TEST(NcclGroup, BitwiseReductionsOfDeviceTensorsGoByTheHost) {
     EXPECT_THROW(group.barrier(), Error);
     static_cast<void>(batch.end());
     EXPECT_EQ(gpus.calls("ncclAllReduce"), 0);
-    group.barrier();  // what was refused has taken no number
+    group.barrier();  // a refused call has taken no number
   });
 }
 

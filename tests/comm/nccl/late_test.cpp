@@ -163,7 +163,7 @@ TEST(NcclLate, GroupsOfBothKindsAreNotOnOneDevice) {
     const auto first = test::nccl_group(nccl, control, patient);
     const auto message = test::message_of<Error>(
         [&] { static_cast<void>(test::nccl_group(nccl, control, test::late)); });
-    expect_in(message, "Give all groups of a device \"late\", or none (comm.contract)");
+    expect_in(message, "Set comm.contract = \"late\" for all groups of a device");
   });
 }
 

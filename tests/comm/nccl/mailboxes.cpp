@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Those that nobody has left when the process ends.
+/// Mailboxes that exist when the process ends.
 struct Folders {
   std::mutex mutex;
   std::vector<std::string> made;
@@ -78,7 +78,7 @@ void Mailboxes::leave(int rank, int ranks) const noexcept {
   try {
     put("left." + std::to_string(rank), {});
   } catch (const std::exception&) {
-    return;  // who made it has taken it away
+    return;  // its maker has removed it
   }
   for (int r = 0; r < ranks; ++r) {
     if (!has("left." + std::to_string(r))) return;

@@ -7,14 +7,14 @@
 
 namespace lockstep::test {
 
-/// What ranks tell each other, be they threads or processes of this machine: files in memory, in a
-/// folder that they all know.
+/// Messages between ranks that are threads or processes of this machine: files in memory, in a
+/// folder known to all.
 class Mailboxes {
  public:
   explicit Mailboxes(std::string folder) : folder_(std::move(folder)) {}
 
-  /// A new folder, which is there until this process ends, and those beside it with it. Its name is
-  /// all that others need.
+  /// A new folder, removed with those beside it when this process ends. Its name is all that others
+  /// need.
   [[nodiscard]] static Mailboxes make();
   /// Another one, beside this: every rank gets the same for the same name.
   [[nodiscard]] Mailboxes beside(const std::string& name) const;

@@ -14,7 +14,7 @@ namespace lockstep::test {
 inline const GroupOptions soon{.timeout = std::chrono::milliseconds(300)};
 inline const GroupOptions late{.timeout = std::chrono::seconds(60)};
 
-/// What a rank does with its nccl group, whose device has the rank's number.
+/// A rank's calls on its nccl group, whose device has the rank's number.
 using OnRank = std::function<void(ProcessGroup& group, StandIn& nccl)>;
 
 /// Runs `claim` on ranks that are threads, over a control group of threads, with `nccl` in NCCL's
@@ -22,8 +22,8 @@ using OnRank = std::function<void(ProcessGroup& group, StandIn& nccl)>;
 void on_ranks(int ranks, const OnRank& claim, const GroupOptions& options = late,
               std::shared_ptr<StandIn> nccl = std::make_shared<StandIn>());
 
-/// on_ranks() for a claim that throws where ranks of a busy machine miss the deadline before they
-/// are to: then with a longer one.
+/// on_ranks() for a test that throws if ranks of a busy machine miss the deadline too early:
+/// repeats it with a longer one.
 void on_ranks_soon(int ranks, const OnRank& claim, Contract contract = Contract::hash);
 
 void expect_in(const std::string& message, const std::string& part);
@@ -37,16 +37,16 @@ void expect_in(const std::string& message, const std::string& part);
 [[nodiscard]] inline Tensor on_device(int rank, const std::vector<float>& elements) {
   return Tensor::from(elements, {static_cast<std::int64_t>(elements.size())}, device_of(rank));
 }
-/// So many elements of that value.
+/// This number of elements with that value.
 [[nodiscard]] inline std::vector<float> of(std::size_t count, float value) {
   return std::vector<float>(count, value);
 }
 [[nodiscard]] inline std::vector<float> floats(const Tensor& t) { return t.to_vector<float>(); }
 
-/// Returns when every rank is here, whatever its device does.
+/// Returns when every rank is here, in any state of its device.
 void meet(ProcessGroup& group);
 
-/// From here on, on every rank, rank 1's device runs no kernel of NCCL's.
+/// From here on, on every rank, rank 1's device runs no NCCL kernel.
 void stop_device(ProcessGroup& group, StandIn& nccl);
 
 }  // namespace lockstep::test

@@ -24,7 +24,7 @@ struct Opened {
 };
 thread_local Opened opened;
 
-/// What a rank brings to a split.
+/// A rank's arguments of a split.
 struct Place {
   int colour, key;
 };
@@ -53,7 +53,7 @@ struct StandIn::Call {
     send,
     receive
   };
-  /// What calls that meet have in common; the bytes begin behind it.
+  /// The common header of matching calls; the bytes begin after it.
   struct Head {
     Kind kind = Kind::all_reduce;
     DType dtype = DType::f32;
@@ -76,7 +76,7 @@ struct StandIn::Call {
   int number = 0;  // of the communicator's collectives; of its messages to or from the peer
 
   [[nodiscard]] bool is_message() const { return head.kind >= Kind::send; }
-  /// What this rank brings.
+  /// This rank's input.
   [[nodiscard]] std::size_t brought(int rank, int size) const {
     switch (head.kind) {
       case Kind::reduce_scatter:
@@ -225,7 +225,7 @@ NcclStatus StandIn::split(Comm handle, int colour, int key, Comm& part) {
   return NcclStatus::in_progress;
 }
 
-/// Whether all ranks have come to it; then the part is there.
+/// True when all ranks have reached it; then the part exists.
 bool StandIn::go_on_with_split(Communicator& parent, const Lock& lock) {
   const auto& split = *parent.split;
   std::vector<std::pair<int, int>> members;  // key, rank
@@ -360,8 +360,8 @@ NcclStatus StandIn::add(Call&& call, const char* name, Comm handle, Stream strea
   return NcclStatus::success;
 }
 
-/// Two parts each, as the stream must not wait for others before they can read what this rank
-/// brings. Without the lock, which the runtime's thread takes.
+/// Two parts each, because the stream must not wait for others before they can read this rank's
+/// input. Without the lock, which the runtime's thread takes.
 void StandIn::start_kernels(Communicator& comm, Lock& lock) {
   const auto self = shared_from_this();
   const auto here = communicators_.at(reinterpret_cast<Comm>(&comm));

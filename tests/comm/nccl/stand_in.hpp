@@ -14,10 +14,10 @@
 
 namespace lockstep::test {
 
-/// NCCL for simulated devices, whose ranks are threads or processes of this machine. What it is
-/// given runs on the stream it was given, late and in order, and meets the other ranks' calls when
-/// the stream comes to it; until these have come, the stream does not go on. It does what it is
-/// told (not to come to an end, to fail) and notes every use that NCCL would not forgive.
+/// NCCL for simulated devices, whose ranks are threads or processes of this machine. Its work runs
+/// on the given stream, late and in order, and meets the other ranks' calls when the stream reaches
+/// it; until these have arrived, the stream does not continue. It injects the requested faults
+/// (never to end, to fail) and notes every use that NCCL would not allow.
 class StandIn final : public NcclApi, public std::enable_shared_from_this<StandIn> {
  public:
   StandIn() = default;
@@ -28,18 +28,18 @@ class StandIn final : public NcclApi, public std::enable_shared_from_this<StandI
   std::atomic<bool> never_settles = false;  ///< these stay in progress for ever
   std::atomic<bool> freeing_hangs = false;  ///< destroy and abort return with the StandIn's end
   std::atomic<int> device_that_fails = -1;  ///< its communicators report remote errors
-  std::atomic<int> stopped_device = -1;     ///< runs no kernel of ours, as if its process were gone
+  std::atomic<int> stopped_device = -1;     ///< runs no NCCL kernel, as if its process were gone
   std::atomic<bool> has_split = true;       ///< it is as new as that
   std::atomic<bool> may_misfit = false;     ///< calls that do not fit together are no violation
   /// The next call of that name ("ncclSend") for a communicator of that device is refused.
   void refuse(const std::string& call, int device);
-  /// What hangs returns, and all kernels end.
+  /// Hanging calls return, and all kernels end.
   void end();
 
-  // What was seen.
+  // The observations.
   [[nodiscard]] int calls(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> violations() const;
-  /// Whose kernels a device was given, one after the other: names of communicators.
+  /// The order of a device's kernels by communicator: names of communicators.
   [[nodiscard]] std::vector<std::string> launches(int device) const;
   /// Waits until the kernels of all communicators have ended.
   [[nodiscard]] bool is_quiet_within(std::chrono::milliseconds patience);

@@ -1,5 +1,5 @@
 // One rank throws between two collectives: its MpiSession must not wait in MPI_Finalize for peers
-// that wait for it: the launcher ends the other ranks (job_ends_test.cpp). Argument: a file to mark
+// that wait for it; the launcher ends the other ranks (job_ends_test.cpp). Argument: a file to mark
 // the moment.
 #include <comm/programs/program.hpp>
 #include <lockstep/comm/mpi_group.hpp>

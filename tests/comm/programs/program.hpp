@@ -1,6 +1,6 @@
 #pragma once
 // Small MPI programs that make and end MPI themselves, each started by CTest under its own mpiexec.
-// They print what is wrong and return 1; nothing of GoogleTest may stand between them and MPI.
+// They print errors and return 1; GoogleTest must not come between them and MPI.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -36,7 +36,7 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Writes `file`, so that who started the program sees when it was.
+/// Writes `file`; its time tells the starting process when this happened.
 inline void mark(const char* file) { std::ofstream(file) << "now\n"; }
 
 }  // namespace lockstep::test

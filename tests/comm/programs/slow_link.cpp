@@ -22,8 +22,8 @@ namespace {
 constexpr std::int64_t bytes = 25 << 20;
 constexpr int slices = 100;  // of the computing, between which "calls" has its calls
 
-/// Computes in registers for so many seconds of this thread's processor time: where others have
-/// the core meanwhile, or the core is slower than it was, the work takes longer and stays the same.
+/// Computes in registers for this many seconds of the thread's processor time: if others use the
+/// core meanwhile, or the core is slower than before, the work takes longer but stays the same.
 void compute(double seconds) {
   const auto processor_s = [] {
     timespec now{};
@@ -92,12 +92,12 @@ struct Figures {
   Timing compute, all_reduce, neither, calls, thread;
 
   /// Little is left after the computing, and both together are faster than one after the other: not
-  /// by all of it, since the cores that compute also copy and add up what comes.
+  /// by all of it, since the computing cores also copy and add the received data.
   [[nodiscard]] bool hidden(const Timing& both) const {
     return both.wait() <= 0.25 * all_reduce.total() && is_faster(both, 0.15);
   }
-  /// Faster than computing and all-reduce in turn, by that part of the all-reduce; not looked at
-  /// where others compute on these cores, whose turns both must then wait for.
+  /// Faster than computing and all-reduce in turn, by that part of the all-reduce; not checked if
+  /// others compute on these cores, because both must then wait for them.
   [[nodiscard]] bool is_faster(const Timing& both, double part) const {
     const bool busy = compute.total() > 1.25 * compute_s;
     return busy || both.total() <= compute.total() + (1.0 - part) * all_reduce.total();

@@ -1,4 +1,4 @@
-// Rank 1 is stopped where only MPI_Finalize is left: no call of ours is there to time out
+// Rank 1 is stopped with only MPI_Finalize left: no Lockstep call can time out there
 // (job_ends_test.cpp). Argument: a file to mark the moment.
 #include <csignal>
 

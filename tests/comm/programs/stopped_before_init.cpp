@@ -1,4 +1,4 @@
-// Rank 1 is stopped before it comes to MPI_Init (job_ends_test.cpp). Argument: a file to mark the
+// Rank 1 is stopped before it calls MPI_Init (job_ends_test.cpp). Argument: a file to mark the
 // moment.
 #include <csignal>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// A kernel of one's own over a tensor: the one header that brings Kokkos, and its component.
+// A user-defined kernel over a tensor: the one header that includes Kokkos, and its component.
 #include <cstdio>
 
 #include <lockstep/tensor/dispatch.hpp>

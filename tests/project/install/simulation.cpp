@@ -1,4 +1,4 @@
-// A simulation that trains a network on its own communicator and then goes on as before.
+// A simulation that trains a network on its own communicator and then continues as before.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 namespace nn = lockstep::nn;
 
-/// Learns on which side of a circle a point lies; returns the last loss.
+/// Learns on which side of a circle a point is; returns the last loss.
 double train(MPI_Comm comm) {
   const auto group = lockstep::make_mpi_group(comm);
   nn::manual_seed(1);

@@ -90,7 +90,7 @@ TEST(ColumnMajor, ExtentsFrom2To31OnAreRefused) {
               static_cast<void>(column_major("matmul", {large, 1, 2}, {x, 2}, {x, 1}, {x, 1}));
             }),
             "matmul: c[2147483648, 1] = a[2147483648, 2] b[2, 1] of f32: a GPU's libraries take "
-            "extents and distances between rows below 2^31; compute it in parts");
+            "extents and row strides below 2^31; compute it in parts");
   EXPECT_THROW(static_cast<void>(column_major("test", {2, 1, 1}, {x, large}, {x, 1}, {x, 1})),
                ShapeError);
   EXPECT_THROW(static_cast<void>(column_major("test", {1, 1, 1, large}, {x, 1}, {x, 1}, {x, 1})),
@@ -156,7 +156,7 @@ TEST(ConvolutionDescription, SamplesGoTogetherAsFarAsAnIntCounts) {
       message_of<ShapeError>([&] {
         static_cast<void>(convolution_of(p, ConvolutionPass::forward, DType::f32, together + 1));
       }),
-      "conv2d: 2147485440 is beyond what a GPU's library counts (2^31 - 1)");
+      "conv2d: 2147485440 is above a GPU library's largest index (2^31 - 1)");
 }
 
 TEST(ConvolutionDescription, AnOutputWithoutTheLastWindowsIsRefused) {

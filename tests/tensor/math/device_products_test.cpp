@@ -499,8 +499,8 @@ TEST_P(MathOn, OperandsThatDoNotFitAreRefused) {
   EXPECT_EQ(test::message_of<ShapeError>([&] { linear_forward(half, half, {}, half); }),
             "linear multiplies " + describe(half) + " by " + describe(half) + " into " +
                 describe(half) +
-                ": both operands are of one dtype, and the result and a bias are f64 for f64 and "
-                "else f32");
+                ": both operands have one dtype; the result and a bias are f64 for f64 operands, "
+                "f32 for all others");
   EXPECT_THROW(linear_forward(half, x, {}, x), ShapeError);
   if (device().type == DeviceType::host) return;
   EXPECT_EQ(test::message_of<ShapeError>([&] {

@@ -305,7 +305,7 @@ Variable atan2(const Operand& y, const Operand& x) {
 Variable masked_fill(const Operand& x, const Tensor& mask, double value) {
   if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), x.shape())) {
     throw ShapeError("masked_fill of " + describe(x.data()) + " by mask " + describe(mask) +
-                     ": the mask is bool and of x's shape, or of extents 1 where it is repeated");
+                     ": the mask must be bool and broadcastable to x's shape");
   }
   Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   masked_fill_copy(x.data(), mask, value, false, y);

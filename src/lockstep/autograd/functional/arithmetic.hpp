@@ -39,7 +39,7 @@ namespace lockstep {
 [[nodiscard]] Variable abs(const Operand& x);
 [[nodiscard]] Variable sin(const Operand& x);
 [[nodiscard]] Variable cos(const Operand& x);
-/// The error function, and 1 less it, whose small values have all their digits.
+/// The error function, and its complement 1 - erf(x), accurate where that is small.
 [[nodiscard]] Variable erf(const Operand& x);
 [[nodiscard]] Variable erfc(const Operand& x);
 /// The angle of the point (x, y) with the x axis, in (-pi, pi]; broadcast. Its gradient is 0 at
@@ -49,8 +49,8 @@ namespace lockstep {
 /// x to the power `exponent`: NaN for a negative x unless the exponent is whole.
 [[nodiscard]] Variable pow(const Operand& x, double exponent);
 
-/// The nearest number in [min, max]; without gradient outside and at the limits. max wins where min
-/// is larger.
+/// x limited to [min, max]; its gradient is zero outside and at the limits. If min > max, max
+/// counts.
 [[nodiscard]] Variable clamp(const Operand& x, double min, double max);
 [[nodiscard]] Variable clamp_min(const Operand& x, double min);
 [[nodiscard]] Variable clamp_max(const Operand& x, double max);

@@ -27,11 +27,11 @@ struct AttentionOptions {
 
 struct AttentionResult {
   Variable output;   ///< [B,T,E]
-  Variable weights;  ///< what each query gives each key: [B,T,S], or of each head, [B,H,T,S]
+  Variable weights;  ///< weights of the keys for each query: [B,T,S], or per head, [B,H,T,S]
 };
 
 /// multi_head_attention with its weights, softmax(scale q k^T + mask): their mean over the heads if
-/// `average_attn_weights`, else each head's. Both may be differentiated. Holds the weights of all
+/// `average_attn_weights`, else each head's. Both are differentiable. Holds the weights of all
 /// heads in memory, which multi_head_attention never does; a query that sees no key has zeros.
 [[nodiscard]] AttentionResult multi_head_attention_with_weights(
     const Operand& q, const Operand& k, const Operand& v, std::int64_t heads,

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Ranks whose samples are one batch to batch_norm. Every rank makes the same calls in the same
-/// order, on tensors of equal shapes.
+/// The ranks whose samples form one batch for batch_norm. Every rank makes the same calls in the
+/// same order, on tensors of equal shapes.
 class StatisticsExchange {
  public:
   StatisticsExchange() = default;
@@ -20,14 +20,14 @@ class StatisticsExchange {
   virtual void sum(const Tensor& t) const = 0;
 };
 
-/// What batch_norm keeps beside its parameters: [C] each, of x's dtype. Both running statistics
+/// The state of batch_norm besides its parameters: [C] each, of x's dtype. Both running statistics
 /// may be undefined in training: none are kept.
 struct BatchNormStatistics {
   Tensor running_mean, running_var;
-  /// Null: in training the batch is x. Else it is the x of all ranks, of which each may have any
-  /// number of samples, also none. Forward in training is then collective over them, and so is
-  /// backward if x needs a gradient, which is that of the sum of all ranks' losses; the gradients
-  /// of weight and bias are this rank's parts of it.
+  /// Null: in training the batch is x. Otherwise the batch is the x of all ranks, each with any
+  /// number of samples, including none. Forward in training is then collective over the group, and
+  /// so is backward if x needs a gradient: it is the gradient of the sum of all ranks' losses. The
+  /// gradients of weight and bias are this rank's parts of it.
   std::shared_ptr<const StatisticsExchange> exchange;
 };
 

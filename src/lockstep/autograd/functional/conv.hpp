@@ -22,9 +22,9 @@ namespace lockstep {
 
 /// relu(max_pool2d(channel_scale * conv2d(x))) in one pass over each sample, without ever storing
 /// the convolution's output: 3 to 5 times faster than the parts on small images.
-/// channel_scale: undefined, or [N,O] with elements >= 0 (what dropout2d multiplies by).
-/// Falls back to the parts where conv2d_max_pool2d_supported(...) is false, on a device, and where
-/// a LayoutGuard keeps images plain.
+/// channel_scale: undefined, or [N,O] with elements >= 0 (the factors of dropout2d).
+/// Computes the separate operations if conv2d_max_pool2d_supported(...) is false, on a device, and
+/// if a LayoutGuard keeps images plain.
 [[nodiscard]] Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight,
                                               const Operand& bias, const Conv2dOptions& conv,
                                               const PoolOptions<2>& pool,

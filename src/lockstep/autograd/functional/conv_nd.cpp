@@ -89,7 +89,7 @@ Variable conv_transpose(const Variable& x, const Variable& weight, const Variabl
              " spatial dimensions");
   }
   if (o.groups < 1 || kernel.size(0) != in.size(1) || kernel.size(0) % o.groups != 0) {
-    complain("the channels of x and weight do not fit");
+    complain("the channels of x and weight do not match");
   }
   const std::int64_t outputs = kernel.size(1) * o.groups;
   if (bias.defined() && bias.shape() != Shape{outputs}) complain("the bias must be [O]");
@@ -132,7 +132,7 @@ Variable as_image(const Variable& x) {
 void expect_sequences(const char* operation, const Variable& x, const Variable& weight) {
   if (x.shape().dims() == 3 && weight.shape().dims() == 3) return;
   throw ShapeError(std::string(operation) + " of x " + describe(x.data()) + " with weight " +
-                   describe(weight.data()) + ": they have three dimensions each");
+                   describe(weight.data()) + ": both must have three dimensions");
 }
 
 Variable as_sequence(const Variable& y) {

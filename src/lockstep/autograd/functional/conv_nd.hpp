@@ -6,7 +6,7 @@
 #include <lockstep/tensor/kernels/conv/conv3d.hpp>
 
 // Convolutions of sequences [N,C,L] and volumes [N,C,D,H,W], and transposed ones; on the host. The
-// bias may be undefined. All throw ShapeError, printing the shapes, where they do not fit.
+// bias may be undefined. All throw ShapeError, with the shapes, if these do not match.
 
 namespace lockstep {
 

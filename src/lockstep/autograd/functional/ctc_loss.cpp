@@ -55,7 +55,7 @@ CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_l
   }
   const std::int64_t frames = x.size(0), samples = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes) {
-    refuse("blank = " + std::to_string(blank) + " is none of " + std::to_string(classes) +
+    refuse("blank = " + std::to_string(blank) + " is not one of the " + std::to_string(classes) +
            " classes");
   }
   CtcTargets result;
@@ -81,12 +81,12 @@ CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_l
     const std::int64_t left = padded ? room : room - begin;
     if (length < 0 || length > left) {
       refuse("target length " + std::to_string(length) + " of sample " + std::to_string(n) +
-             " must be between 0 and the " + std::to_string(left) + " labels there are");
+             " must be between 0 and the " + std::to_string(left) + " labels given");
     }
     for (std::int64_t s = begin; s < begin + length; ++s) {
       if (labels[s] < 0 || labels[s] >= classes || labels[s] == blank) {
         refuse("label " + std::to_string(labels[s]) + " of sample " + std::to_string(n) +
-               " is no class other than the blank");
+               " must be a class other than the blank");
       }
       kept[count++] = labels[s];
     }

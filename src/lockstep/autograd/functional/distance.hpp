@@ -3,8 +3,8 @@
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 
 // Distances between rows, and the losses that are made of them. Rows of bf16 and f16 are computed
-// in f32 and the result is rounded once, so that eps counts. A row whose length is infinite has no
-// direction: 0 or NaN, as in PyTorch.
+// in f32 and the result is rounded once, so that eps counts. For a row of infinite length the
+// result is 0 or NaN, as in PyTorch.
 
 namespace lockstep {
 
@@ -26,7 +26,7 @@ struct TripletMarginOptions {
   double margin = 1.0;
   double p = 2.0;
   double eps = 1e-6;
-  bool swap = false;  ///< the negative's distance is to the anchor or the positive, the nearer one
+  bool swap = false;  ///< the negative's distance is to the nearer of anchor and positive
   Reduction reduction = Reduction::mean;
 };
 

@@ -49,10 +49,10 @@ Equation parse(const std::string& equation) {
     if (c == ',') {
       parsed.operands.emplace_back();
     } else if (std::isalpha(static_cast<unsigned char>(c)) == 0) {
-      refuse(equation, std::string("'") + c + "' is no letter; write a letter for each dimension");
+      refuse(equation, std::string("'") + c + "' is not a letter; write one letter per dimension");
     } else if (has(labels, c)) {
       refuse(equation,
-             std::string("'") + c + "' stands twice in one operand; diagonals are not " + "taken");
+             std::string("'") + c + "' occurs twice in one operand; diagonals are not " + "taken");
     } else {
       labels += c;
     }

@@ -3,7 +3,7 @@
 
 namespace lockstep {
 
-/// x repeated to `shape` by broadcasting. Throws ShapeError where that cannot be.
+/// x repeated to `shape` by broadcasting. Throws ShapeError if x cannot be broadcast to it.
 [[nodiscard]] Variable expand(const Operand& x, const Shape& shape);
 
 /// x summed over the dimensions in which `shape` is broadcast to x's: the opposite of expand.

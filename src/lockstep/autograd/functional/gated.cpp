@@ -88,7 +88,7 @@ Variable prelu(const Operand& x, const Operand& weight) {
   const std::int64_t channels = shape.dims() < 2 ? 1 : shape[1], given = weight.shape().numel();
   if (weight.shape().dims() > 1 || (given != 1 && given != channels)) {
     throw ShapeError("prelu of " + describe(x.data()) + " with weight " + describe(weight.data()) +
-                     ": the weight has one element, or one for each of the " +
+                     ": the weight must have one element, or one for each of the " +
                      std::to_string(channels) + " channels (dimension 1)");
   }
   Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
@@ -100,7 +100,7 @@ Variable glu(const Operand& x, int dim) {
   const int d = resolve_dim(x.shape(), dim);
   if (x.shape()[d] % 2 != 0) {
     throw ShapeError("glu of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
-                     ": its extent must be even, for it is cut into halves");
+                     ": its extent must be even, because it is split into halves");
   }
   const Shape half = with_extent(x.shape(), d, x.shape()[d] / 2);
   Tensor y = Tensor::empty(half, x.data().dtype(), x.data().device());

@@ -4,8 +4,7 @@
 
 namespace lockstep::detail {
 
-/// gather (functional/shape.hpp) as a map for linear_map.hpp; its result may stand in another
-/// shape.
+/// gather (functional/shape.hpp) as a map for linear_map.hpp; its result may have another shape.
 struct GatherMap {
   const char* label;
   int dim;

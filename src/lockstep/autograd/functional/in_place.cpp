@@ -16,9 +16,10 @@ Variable Variable::operator[](std::int64_t i) const {
 
 Variable& Variable::become(const char* operation, const Variable& result) {
   if (grad_enabled() && is_leaf() && requires_grad()) {
-    throw Error(std::string("x ") + operation +
-                " y, where x is a leaf that requires a gradient: its value may change only where "
-                "nothing is recorded. Write it within a NoGradGuard, or x = x + y for a result");
+    throw Error(
+        std::string("x ") + operation +
+        " y, where x is a leaf that requires a gradient: its value may change only while nothing "
+        "is recorded. Put it under a NoGradGuard, or write x = x + y to get a new result");
   }
   if (result.shape() != shape()) {
     throw ShapeError(std::string("x ") + operation + " y, where x is " + describe(data()) +

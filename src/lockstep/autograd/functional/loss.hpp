@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// nll_loss(log_softmax(x, 1), target) in one pass, with label smoothing. A floating target of x's
 /// shape holds each class's probability instead: -sum(w t log_softmax(x, 1)) over the classes,
-/// whose mean is over the samples; no ignore_index then.
+/// averaged over the samples; ignore_index must not be given.
 [[nodiscard]] Variable cross_entropy(const Operand& x, const Tensor& target,
                                      const LossOptions& options = {});
 

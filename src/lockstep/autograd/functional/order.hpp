@@ -8,7 +8,7 @@ namespace lockstep {
 /// The sum of the elements up to and with each one along `dim`; f32 is summed in double.
 [[nodiscard]] Variable cumsum(const Operand& x, int dim);
 
-/// Elements in order along one dimension, and where they were (i64). NaN is larger than everything;
+/// Sorted elements along one dimension, and their indices (i64). NaN is larger than everything;
 /// among equals the first comes first. On the host.
 struct OrderResult {
   Variable values;

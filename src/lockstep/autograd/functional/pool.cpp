@@ -175,7 +175,7 @@ void expect_places(const char* operation, const Variable& x) {
   for (int d = 2; d < x.shape().dims(); ++d) plane *= x.shape()[d];
   if (plane <= std::numeric_limits<std::int32_t>::max()) return;
   throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " + describe(x.data()) +
-                   ": a plane has more elements than a 32-bit index reaches");
+                   ": a plane has more elements than a 32-bit index can address");
 }
 
 Tensor empty_of(const Shape& shape, const Variable& x) {

@@ -26,9 +26,9 @@ using Pool2dOptions = PoolOptions<2>;
 using Pool3dOptions = PoolOptions<3>;
 
 /// The largest element of each window; padding counts as -inf; among equals the first takes the
-/// gradient. Throws ShapeError where window and x do not fit, x has no elements along a dimension
-/// behind C or 2^31 in a plane, or padding is above half the kernel. One number or a list in place
-/// of the options is the kernel: max_pool2d(x, 2).
+/// gradient. Throws ShapeError if the window does not fit x, if x has no elements along a dimension
+/// after C or 2^31 in a plane, or if padding is above half the kernel. One number or a list in
+/// place of the options is the kernel: max_pool2d(x, 2).
 template <std::size_t dims>
 [[nodiscard]] Variable max_pool(const Operand& x, const PoolOptions<dims>& options);
 template <std::size_t dims>
@@ -36,8 +36,8 @@ template <std::size_t dims>
   return max_pool(x, PoolOptions<dims>{.kernel = kernel});
 }
 
-/// The mean of each window: padding counts as zeros with count_include_pad; a divisor other than 0
-/// takes the place of their number. Errors and a kernel alone as for max_pool.
+/// The mean of each window: with count_include_pad, padding counts as zeros; a divisor other than 0
+/// replaces the number of elements. Errors and a kernel alone as for max_pool.
 template <std::size_t dims>
 [[nodiscard]] Variable avg_pool(const Operand& x, const PoolOptions<dims>& options,
                                 bool count_include_pad = true, std::int64_t divisor_override = 0);

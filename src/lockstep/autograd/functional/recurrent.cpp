@@ -188,7 +188,7 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
   const Tensor& hh = weights.weight_hh.data();
   if (x.dims() != 3 || x.size(0) < 1 || hh.dims() != 2) {
     throw ShapeError(
-        "a recurrent layer takes x [T, N, I] with one step at least and weight_hh "
+        "a recurrent layer takes x [T, N, I] with at least one step and weight_hh "
         "[gates H, H], not " +
         describe(x) + " and " + describe(hh));
   }

@@ -13,16 +13,16 @@ namespace lockstep {
 /// dimension.
 [[nodiscard]] Variable amax(const Operand& x, const Dims& dims = {}, bool keepdim = false);
 
-/// The largest elements along one dimension and where they are (i64); among equals the first, which
+/// The largest elements along one dimension and their indices (i64); among equals the first, which
 /// takes the whole gradient. Throws ShapeError for an empty dimension.
 struct MaxResult {
   Variable values;
   Tensor indices;
 };
 [[nodiscard]] MaxResult max(const Operand& x, int dim, bool keepdim = false);
-/// Where the largest or smallest element along a dimension is, or in all of x, row-major (i64): the
-/// first among equals; NaN is larger and smaller than everything. Throws ShapeError for an empty
-/// dimension.
+/// The index of the largest or smallest element along a dimension, or in all of x in row-major
+/// order (i64): the first among equals; NaN counts as both largest and smallest. Throws ShapeError
+/// for an empty dimension.
 [[nodiscard]] Tensor argmax(const Operand& x, int dim, bool keepdim = false);
 [[nodiscard]] Tensor argmax(const Operand& x);
 [[nodiscard]] Tensor argmin(const Operand& x, int dim, bool keepdim = false);

@@ -153,7 +153,7 @@ std::string negative_variance(std::int64_t i, double value) {
 
 std::string no_probability(std::int64_t i, double value) {
   return "binary_cross_entropy: element " + std::to_string(i) + " is " + std::to_string(value) +
-         ", and probabilities are from 0 to 1: of a network's outputs, take "
+         ", and probabilities are from 0 to 1. For a network's unbounded outputs, use "
          "binary_cross_entropy_with_logits";
 }
 

@@ -24,7 +24,8 @@ namespace lockstep {
 [[nodiscard]] Variable huber_loss(const Operand& x, const Tensor& target,
                                   Reduction reduction = Reduction::mean, double delta = 1.0);
 
-/// batchmean: the sum divided by the extent of dimension 0, which is what the divergence is.
+/// batchmean: the sum divided by the extent of dimension 0, the mathematical definition of the
+/// divergence.
 enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
 
 /// target (log target - x) for log-probabilities x; with log_target the target is logarithms too.
@@ -57,7 +58,7 @@ enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
 
 /// -(t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) for targets t in [0, 1] of x's shape and
 /// dtype, computed as max(x, 0) - x t + log(1 + exp(-|x|)). Each loss is multiplied by `weight`,
-/// the part of t by `pos_weight`, where they are given: of x's dtype, broadcast to its shape.
+/// and its term with t by `pos_weight`, if given: of x's dtype, broadcast to its shape.
 [[nodiscard]] Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target,
                                                         Reduction reduction = Reduction::mean,
                                                         const Tensor& weight = {},

@@ -204,7 +204,7 @@ void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mod
   for (int d = 2; d < dims; ++d) {
     if (x.shape()[d] > 0) continue;
     throw ShapeError("interpolate of " + describe(x.data()) + ": dimension " + std::to_string(d) +
-                     " is empty, and there is nothing to take its elements from");
+                     " is empty, so there is nothing to interpolate");
   }
 }
 
@@ -229,7 +229,8 @@ Variable pad(const Operand& x, std::span<const std::int64_t> amounts, PadMode mo
   if (amounts.size() % 2 != 0 || pairs > static_cast<std::size_t>(from.dims()) || pairs == 0) {
     complain("give two numbers for each dimension, the last one first");
   }
-  if (mode != PadMode::constant && pairs > 3) complain("at most three dimensions, but by constant");
+  if (mode != PadMode::constant && pairs > 3)
+    complain("only constant pads more than three dimensions");
   PadAmounts given;
   Shape to = from;
   for (std::size_t k = 0; k < pairs; ++k) {
@@ -239,14 +240,15 @@ Variable pad(const Operand& x, std::span<const std::int64_t> amounts, PadMode mo
     given.behind[k] = behind;
     const std::int64_t most = mode == PadMode::reflect ? extent - 1 : extent;
     if (mode != PadMode::constant && (before < 0 || behind < 0))
-      complain("only constant may take away");
+      complain("only constant takes negative padding");
     if ((mode == PadMode::reflect || mode == PadMode::circular) &&
         (before > most || behind > most)) {
-      complain("at most " + std::to_string(most) + " elements can be put beside dimension " +
+      complain("at most " + std::to_string(most) + " elements can be padded to dimension " +
                std::to_string(d));
     }
-    if (mode == PadMode::replicate && extent == 0) complain("there is nothing to repeat");
-    if (extent + before + behind < 0) complain("less than nothing would be left");
+    if (mode == PadMode::replicate && extent == 0)
+      complain("an empty dimension has no edge to repeat");
+    if (extent + before + behind < 0) complain("the result would have a negative extent");
     to = with_extent(to, d, extent + before + behind);
   }
   Tensor y = Tensor::empty(to, x.data().dtype(), x.data().device());

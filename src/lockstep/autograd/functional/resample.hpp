@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// x with `amounts` = (before, behind) of the last dimension, then of the one before it ...:
-/// PyTorch's order. constant puts `value`, and may take away (negative amounts); the others are for
-/// at most the last three dimensions, reflect by less than the extent, circular by no more than it.
-/// Throws ShapeError for amounts that do not fit.
+/// Pads x by `amounts` = (before, after) of the last dimension, then of the one before it, and so
+/// on: PyTorch's order. constant pads with `value`, and crops for negative amounts; the others take
+/// at most the last three dimensions, reflect with less than the extent, circular with at most the
+/// extent. Throws ShapeError for amounts that do not fit.
 [[nodiscard]] Variable pad(const Operand& x, std::span<const std::int64_t> amounts,
                            PadMode mode = PadMode::constant, double value = 0.0);
 [[nodiscard]] inline Variable pad(const Operand& x, std::initializer_list<std::int64_t> amounts,
@@ -23,10 +23,10 @@ namespace lockstep {
 
 enum class Interpolation : std::uint8_t { nearest, linear, bilinear, trilinear, bicubic, area };
 
-/// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] at another size, one for each extent or one for all; linear
-/// is for [N,C,L], bilinear and bicubic (Keys' weights, a = -3/4) for [N,C,H,W], trilinear for
-/// [N,C,D,H,W]; area is adaptive_avg_pool. align_corners keeps the corners' values at the corners,
-/// which nearest and area do not know. Throws ShapeError for sizes that do not fit, and for an x
+/// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] resized to one extent per dimension or one for all; linear is
+/// for [N,C,L], bilinear and bicubic (Keys' weights, a = -3/4) for [N,C,H,W], trilinear for
+/// [N,C,D,H,W]; area is adaptive_avg_pool. align_corners keeps the corners' values at the corners;
+/// nearest and area do not support it. Throws ShapeError for sizes that do not fit, and for an x
 /// without elements behind N and C.
 [[nodiscard]] Variable interpolate(const Operand& x, std::span<const std::int64_t> size,
                                    Interpolation mode = Interpolation::nearest,

@@ -1,8 +1,8 @@
 #pragma once
 #include <lockstep/autograd/functional/arithmetic.hpp>
 
-// For what consists of several operations: of operands of 16 bits each of them would round, and a
-// small or large constant between them would be 0 or infinite.
+// For functions made of several operations: with 16-bit operands each operation would round, and a
+// small or large constant between them would become 0 or infinite.
 
 namespace lockstep::detail {
 
@@ -21,7 +21,7 @@ Variable rounded_to_type_of(const Variable& y, const Operand& x, const Operands&
   return alike && is_half(dtype) ? to(y, dtype) : y;
 }
 
-/// f(operands...) computed in f32 where they have 16 bits, and rounded once.
+/// Computes f(operands...) in f32 if they have 16 bits, and rounds once.
 template <class F>
 Variable rounded_once(const Operand& x, const F& f) {
   return rounded_to_type_of(f(widened(x)), x);

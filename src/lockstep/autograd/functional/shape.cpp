@@ -172,7 +172,7 @@ Variable transpose(const Operand& x, int dim0, int dim1) {
 }
 
 Variable concat(std::span<const Variable> parts, int dim) {
-  if (parts.empty()) throw ShapeError("concat needs one part at least");
+  if (parts.empty()) throw ShapeError("concat needs at least one part");
   const int along = resolve_dim(parts[0].shape(), dim);
   const Shape shape = concat_shape(parts, along);
   if (parts.size() == 1) return parts[0];

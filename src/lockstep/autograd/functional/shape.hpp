@@ -7,11 +7,11 @@
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/dims.hpp>
 
-// Every operation here but reshape and flatten copies: tensors are always contiguous.
+// Every operation here except reshape and flatten copies: tensors are always contiguous.
 
 namespace lockstep {
 
-/// The same elements under another shape, of which one extent may be -1: what is left.
+/// The same elements with another shape; one extent may be -1 and is inferred.
 [[nodiscard]] Variable reshape(const Operand& x, const OpenShape& shape);
 
 /// x[N, ...] -> [N, rest].

@@ -5,7 +5,7 @@
 
 namespace lockstep::detail {
 
-/// sum, or mean where the divisor is not 1; its transpose repeats. For linear_map.hpp.
+/// sum, or mean if the divisor is not 1; its transpose repeats. For linear_map.hpp.
 struct SumMap {
   const char* label;
   Shape kept;  ///< the result's, with reduced dimensions of extent 1

@@ -4,8 +4,8 @@
 
 namespace lockstep::detail {
 
-/// f of each element of x, recorded: what functional/arithmetic.cpp and functional/activation.cpp
-/// make their functions of one element of.
+/// Records f of each element of x: functional/arithmetic.cpp and functional/activation.cpp build
+/// their elementwise functions from it.
 [[nodiscard]] Variable unary(const UnaryFunction& f, const Variable& x);
 
 }  // namespace lockstep::detail

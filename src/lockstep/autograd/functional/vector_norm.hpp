@@ -10,16 +10,16 @@ namespace lockstep {
 [[nodiscard]] Variable prod(const Operand& x, const Dims& dims = {}, bool keepdim = false);
 
 /// The p-norm (sum |x|^p)^(1/p): the largest |x| for p = infinity, the smallest for -infinity, the
-/// number of elements that are not 0 for p = 0. Nothing overflows on the way; its gradient is 0
-/// where the norm is 0. Throws ShapeError for an empty dimension if p is negative or infinite.
+/// number of elements that are not 0 for p = 0. Intermediate values do not overflow; the gradient
+/// is 0 where the norm is 0. Throws ShapeError for an empty dimension if p is negative or infinite.
 [[nodiscard]] Variable norm(const Operand& x, double p = 2.0, const Dims& dims = {},
                             bool keepdim = false);
 /// The variance: squared differences to the mean, summed and divided by the number of elements less
 /// `correction`, which is 1 for the unbiased estimate. Of as many elements as the correction: NaN.
 [[nodiscard]] Variable var(const Operand& x, const Dims& dims = {}, double correction = 1.0,
                            bool keepdim = false);
-/// Its root, whose gradient is 0 where it is 0. Written lockstep::std where both namespaces are in
-/// use.
+/// The standard deviation, whose gradient is 0 where it is 0. Write lockstep::std where both
+/// namespaces are in use.
 [[nodiscard]] Variable std(const Operand& x, const Dims& dims = {}, double correction = 1.0,
                            bool keepdim = false);
 

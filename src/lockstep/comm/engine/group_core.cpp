@@ -12,8 +12,8 @@ namespace {
 
 /// What an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
-  return message.root == any_source ? "no rank has sent it"
-                                    : fmt::format("rank {} has not met it", message.root);
+  return message.root == any_source ? "no rank has sent the message"
+                                    : fmt::format("rank {} has not matched it", message.root);
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ void GroupCore::join_engine(bool threads_allowed) {
     options_.progress = Progress::poll;
     log(LogLevel::warning,
         rank_name() +
-            ": MPI was initialised below MPI_THREAD_MULTIPLE, so no thread can move "
-            "communication on: progress is made between layers (comm.progress = \"poll\").");
+            ": MPI was initialised below MPI_THREAD_MULTIPLE, so communication cannot progress on "
+            "a thread: it progresses between layers (comm.progress = \"poll\").");
   }
   ProgressEngine::instance().add(*this, threads_allowed, options_.progress == Progress::thread);
 }
@@ -267,10 +267,10 @@ std::string GroupCore::awaited(const InFlight& work) const {
 
 std::string GroupCore::who_is_missing(const InFlight& work) const {
   if (work.phase_ == InFlight::Phase::held) {
-    return "this rank's device has not come to it: what was launched there before has not ended";
+    return "this rank's device has not reached it: work launched there before has not ended";
   }
   if (work.phase_ == InFlight::Phase::back) {
-    return fmt::format("every rank has met it, but the copy of its result to {} has not ended",
+    return fmt::format("every rank has matched it, but the copy of its result to {} has not ended",
                        to_string(work.staging_->device()));
   }
   if (work.operation_.is_message()) return absent_peer(work.operation_);
@@ -364,17 +364,16 @@ void GroupCore::end_by(const InFlight& work, const OperationFailure& failure) {
 void GroupCore::end_by_time_out(const InFlight& work, double waited_s) {
   const Operation& operation = work.operation_;
   std::string who = who_is_missing(work);
-  if (who.empty()) who = "every rank has entered it, but not all go on";
+  if (who.empty()) who = "every rank has entered it, but not all make progress";
   std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", rank_name(),
                                     describe_fully(operation), waited_s, who);
   const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
   if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
   poison(fmt::format("it failed earlier: {}.", failure));
   throw ErrorOnRank<TimeoutError>(
-      {rank_, host_},
-      failure +
-          ". Look there for an error, a stopped process or calls in another order; if it is only "
-          "slow, raise the group's timeout.");
+      {rank_, host_}, failure +
+                          ". Look there for an error, a stopped process or calls in another order. "
+                          "If it is only slow, raise the group's timeout.");
 }
 
 void GroupCore::end_by_transport(const Operation& operation, const std::string& words) {

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 // The bytes of a flight recorder's ring file: a Header, group_slots Groups, record_slots Records.
-// docs/reference/flight_recorder.md is their description for other programs. Little-endian, as the
-// machine that wrote it. Every change of a struct raises `version`, but for a field in unused bytes
-// where 0 means what it meant before.
+// docs/reference/flight_recorder.md describes them for other programs. Little-endian, as the
+// machine that wrote it. Every change of a struct raises `version`, except a field in unused bytes
+// where 0 keeps its meaning.
 namespace lockstep::flight {
 
 inline constexpr char magic[8] = {'L', 'S', 'F', 'L', 'I', 'G', 'H', 'T'};
@@ -25,15 +25,15 @@ struct Header {
   std::uint64_t pid_start;  ///< field 22 of /proc/PID/stat: tells a process from a later one of its
                             ///< number
   std::uint64_t job;        ///< the same on all ranks
-  // One moment by both clocks: what CLOCK_MONOTONIC showed, which records use, and the time of day.
+  // One moment on both clocks: CLOCK_MONOTONIC, which records use, and the time of day.
   std::int64_t monotonic_ns, wall_ns;
   std::int64_t observed_ns;  ///< time of day when the process was looked at for this copy; 0: never
   char host[64];
-  std::uint8_t observed;      ///< what it was doing then: ProcessState
+  std::uint8_t observed;      ///< the process's state then: ProcessState
   std::uint8_t failure_kind;  ///< of the last words: FailureKind
   std::uint8_t unused[62];
   char last_words[800];  ///< the failure that this rank ended with; empty if none
-  std::uint64_t next;  ///< records begun so far: record n (from 1) lies in slot n mod record_slots
+  std::uint64_t next;  ///< records started so far: record n (from 1) is in slot n mod record_slots
 };
 
 struct Group {

@@ -181,8 +181,8 @@ std::shared_ptr<FlightRecorder> FlightRecorder::make(const FlightIdentity& ident
   static bool warned = false;
   if (!std::exchange(warned, true)) {
     log(LogLevel::warning,
-        fmt::format("no flight recorder on this rank, so that a verdict on a hang will know less "
-                    "({}). Name a local folder: flight.dir in the deck",
+        fmt::format("no flight recorder on this rank, so the diagnosis of a hang will lack it "
+                    "({}). Set flight.dir in the deck to a local folder",
                     why));
   }
   return nullptr;

@@ -14,19 +14,19 @@ namespace lockstep {
 
 struct Operation;
 
-/// What the ring's file is called and says about this process.
+/// The ring file's name, and its data about this process.
 struct FlightIdentity {
   std::uint64_t job = 0;  ///< the same on all ranks of a job, different for every job
   int rank = 0, size = 1;
 };
 
 /// This process's flight recorder: its newest operations in a file that is mapped into memory, so
-/// that they can be read by others while it is stopped and after it was killed. There is one as
-/// long as any MPI group is open; the last one to end removes the file. Thread-safe.
+/// that they can be read by others while it is stopped and after it was killed. It exists as long
+/// as any MPI group is open; the last group to close removes the file. Thread-safe.
 class FlightRecorder {
  public:
-  /// The process's recorder; made, in a node-local folder, if there is none. nullptr, with one
-  /// warning, where no folder will do: `dir`, or if that is empty $TMPDIR, else /dev/shm.
+  /// The process's recorder, made in a node-local folder if there is none. nullptr, with one
+  /// warning, if no folder is usable: `dir`, or if that is empty $TMPDIR, else /dev/shm.
   static std::shared_ptr<FlightRecorder> open(const FlightIdentity& identity,
                                               const std::string& dir);
   /// nullptr if there is none.
@@ -44,7 +44,7 @@ class FlightRecorder {
   /// A number that no group of this process has in its table: the members of a new group take the
   /// largest of theirs.
   [[nodiscard]] static std::uint64_t next_group_number() noexcept;
-  /// Enters a group into the table; its place there, or -1 if the table is full of open ones.
+  /// Adds a group to the table; returns its index, or -1 if the table is full of open groups.
   [[nodiscard]] int add_group(std::uint64_t number, std::span<const int> members) noexcept;
   void close_group(int group) noexcept;
 

@@ -111,7 +111,7 @@ Parts parts_of(const fs::path& file) {
   const auto name = file.string();
   if (bytes.size() < sizeof(flight::Header) ||
       std::memcmp(bytes.data(), flight::magic, sizeof(flight::magic)) != 0) {
-    throw InputError(fmt::format("{} is not a ring of a flight recorder", name));
+    throw InputError(fmt::format("{} is not a flight recorder's ring file", name));
   }
   std::memcpy(&parts.header, bytes.data(), sizeof(flight::Header));
   const flight::Header& header = parts.header;

@@ -180,7 +180,7 @@ class Diagnosis {
         fmt::format("every rank has entered {}{}, but {} {} not completed it{}",
                     collective.there.begin()->second->what, in_group(key), ranks_in_words(waiting),
                     waiting.size() == 1 ? "has" : "have", age(since));
-    if (behind.empty()) finding.text += ": they are inside MPI, or still at work";
+    if (behind.empty()) finding.text += ": they are inside MPI, or still computing";
     add_details(finding);
     return finding;
   }
@@ -200,7 +200,8 @@ class Diagnosis {
         Finding finding{.kind = Finding::Kind::message, .since_s = call.entered_s};
         finding.text =
             fmt::format("rank {} waits in {}{}", of.rank, call.what, age(call.entered_s));
-        if (call.peer >= 0) finding.text += fmt::format(", which rank {} has not met", call.peer);
+        if (call.peer >= 0)
+          finding.text += fmt::format(", which rank {} has not matched", call.peer);
         if (by_rank_.contains(call.peer)) finding.ranks = {call.peer};
         add_details(finding);
         findings.push_back(std::move(finding));
@@ -237,7 +238,7 @@ class Diagnosis {
       if (some_live_ && !can_run(one.observed)) dead.push_back(one.rank);
     }
     Finding finding{.kind = Finding::Kind::standstill, .ranks = dead};
-    finding.text = "no rank waits for another: every operation that was entered is over";
+    finding.text = "no rank waits for another: every operation that was entered has completed";
     add_details(finding);
     return {finding.text, finding.ranks};
   }
@@ -264,7 +265,7 @@ class Diagnosis {
       finding.text += "; " + last_operation(one) + "; " + process(one);
     }
     if (finding.ranks.size() > most) {
-      finding.text += fmt::format("; and {} more ranks alike", finding.ranks.size() - most);
+      finding.text += fmt::format("; and {} more ranks likewise", finding.ranks.size() - most);
     }
   }
 

@@ -7,15 +7,14 @@
 
 namespace lockstep {
 
-/// What a set of rings tells about why a job does not go on.
+/// The diagnosis of a hanging job from a set of rings.
 struct FlightVerdict {
   std::string text;        ///< a sentence or two
   std::vector<int> ranks;  ///< of MPI_COMM_WORLD, to look at first; empty if none stands out
 };
 
-/// Compares the numbers of collectives that the ranks have entered, group by group. `rings` are of
-/// one job, at least one, ordered by rank, and need not be all of it: a missing one is a finding
-/// too.
+/// Compares the numbers of collectives that the ranks have entered, per group. `rings` belong to
+/// one job, at least one ring, ordered by rank; some may be missing, which is a finding too.
 [[nodiscard]] FlightVerdict flight_verdict(std::span<const FlightRing> rings);
 
 /// The newest operation of a rank, whatever its group; nullptr if it has started none.

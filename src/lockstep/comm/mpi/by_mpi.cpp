@@ -128,7 +128,7 @@ void ByMpi::expect_length(const Operation& operation, const MpiRanks& ranks,
       OperationFailure::Kind::finding,
       message ? fmt::format("a message of {} bytes came where {} were expected", came, expected)
               : fmt::format("rank {} sent {} elements where {} were expected: receive_counts must "
-                            "be what the others send",
+                            "equal the counts that the others send",
                             ranks.rank_of(receive.source), came, expected));
 }
 

@@ -5,14 +5,14 @@
 
 namespace lockstep {
 
-/// An operation that MPI carries out: its calls, and what MPI sees instead of tensors that it
-/// cannot take (on a device; of 16-bit floats, which it cannot add).
+/// An operation that MPI carries out: its calls, and the stand-ins for tensors that MPI cannot take
+/// (on a device; of 16-bit floats, which it cannot add).
 class ByMpi {
  public:
   explicit ByMpi(const Operation& operation) : is_staged_(needs_staging(operation)) {}
   /// Makes the calls. Throws OperationFailure.
   void start(const Operation& operation, const MpiPlace& place, PendingReceives& pending);
-  /// Goes on. Throws OperationFailure where MPI fails, or another message has come.
+  /// Makes progress. Throws OperationFailure if MPI fails, or if another message has arrived.
   [[nodiscard]] Motion move(const Operation& operation, const MpiPlace& place,
                             PendingReceives& pending);
   /// The message that was received.
@@ -23,13 +23,13 @@ class ByMpi {
  private:
   [[nodiscard]] static bool needs_staging(const Operation& operation) noexcept;
   void stage(const Operation& operation);
-  /// The operation on what MPI sees.
+  /// The operation on the tensors that MPI sees.
   [[nodiscard]] Operation as_staged(const Operation& operation) const;
   void look_for_receives(PendingReceives& pending);
   [[nodiscard]] bool goes_on(const Operation& operation, const MpiPlace& place,
                              PendingReceives& pending);
   void finish(const Operation& operation, int size);
-  /// What came must fill what it was to fill.
+  /// A received message must fill its tensor.
   static void expect_length(const Operation& operation, const MpiRanks& ranks,
                             const MpiReceive& receive);
 

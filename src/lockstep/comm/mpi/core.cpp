@@ -137,10 +137,10 @@ void MpiCore::enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) 
   if (log_enabled(LogLevel::debug)) {
     log(LogLevel::debug,
         notifier
-            ? fmt::format("{}: is woken by datagrams to port {}, and wakes {} of {} ranks of other "
-                          "nodes so",
+            ? fmt::format("{}: datagrams to port {} wake this rank; it wakes {} of {} ranks of "
+                          "other nodes this way",
                           rank_name(), notifier->address().port, reached, size() - (*node_)->size())
-            : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", rank_name(),
+            : fmt::format("{}: no datagrams wake this rank ({}): it polls every 2 ms", rank_name(),
                           why));
   }
   const auto locked = lock();
@@ -174,8 +174,8 @@ void MpiCore::expect_right_thread() const {
   throw ErrorOnRank<CommError>(
       {rank(), host_name()},
       rank_name() +
-          ": a communication was started or awaited on another thread than the one "
-          "that made the group, but MPI was initialised below MPI_THREAD_SERIALIZED. "
+          ": a communication was started or awaited on a thread other than the one that made the "
+          "group, but MPI was initialised below MPI_THREAD_SERIALIZED. "
           "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
 }
 

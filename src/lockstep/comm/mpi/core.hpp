@@ -22,14 +22,14 @@ class MpiCore final : public GroupCore {
   /// Memory that collectives of this group handle in place. Collective.
   [[nodiscard]] IntrusivePtr<Storage> allocate_shared(std::size_t bytes);
   /// The group of `members`, ranks of this one: on each of them, in this order. Collective over
-  /// them, who are all known to be on their way here.
+  /// them; all must be known to call it.
   [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
   /// See MessagePort. Collective.
   void enable_wakeup(std::chrono::microseconds awake, bool by_datagrams);
   /// Once somebody owns it.
   void join_engine();
-  /// Drains what is in flight, waits for every rank to do so, and leaves MPI what nobody else
-  /// needs. Collective.
+  /// Completes operations in flight, waits until every rank has, and frees MPI objects that no
+  /// other group needs. Collective.
   void close();
   /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
   void at_finalize() noexcept;
@@ -39,9 +39,9 @@ class MpiCore final : public GroupCore {
   [[nodiscard]] const MpiRanks& ranks() const noexcept { return ranks_; }
   [[nodiscard]] MpiPlace place() const noexcept;
   [[nodiscard]] PendingReceives& pending_receives() noexcept { return pending_receives_; }
-  /// A message has been sent to the rank: wakes it if it sleeps, and there is a way.
+  /// A message has been sent to the rank: wakes it if it sleeps and can be woken.
   void notify(int rank) noexcept;
-  /// How set-up waits for the other ranks, who are doing the same.
+  /// Waits during set-up for the other ranks, which do the same.
   [[nodiscard]] MpiWait set_up(const std::string& doing) const;
 
  private:
@@ -60,9 +60,9 @@ class MpiCore final : public GroupCore {
     return (*node_)->is_whole_group();
   }
 
-  /// Where shared memory is short: `why`, and what goes through MPI for it.
+  /// Logs that shared memory is short: `why`, and the operations that go through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;
-  /// All that belongs to a group whose ranks_ there are. Collective over it.
+  /// Makes the parts of a group from its ranks_. Collective over it.
   void make_the_rest();
 
   MpiRanks ranks_;
@@ -72,7 +72,7 @@ class MpiCore final : public GroupCore {
   int pretended_node_ = 0;  ///< number of the one that this rank is on
   bool probes_ = true;      ///< must_probe()
   int thread_level_ = MPI_THREAD_SINGLE;
-  std::thread::id owner_ = std::this_thread::get_id();  // who may call, below SERIALIZED
+  std::thread::id owner_ = std::this_thread::get_id();  // thread that may call, below SERIALIZED
 };
 
 }  // namespace lockstep

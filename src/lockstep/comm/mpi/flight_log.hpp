@@ -6,9 +6,8 @@
 
 namespace lockstep {
 
-/// Enters the group of `ranks` into this process's flight recorder, which is made in `dir` if there
-/// is none; the ranks agree on the group's number. Collective over them, who are all on their way
-/// here.
+/// Adds the group of `ranks` to this process's flight recorder, which is made in `dir` if there is
+/// none; the ranks agree on the group's number. Collective over them; all must be known to call it.
 [[nodiscard]] FlightLog open_flight_log(const MpiRanks& ranks, const std::string& dir,
                                         const MpiWait& wait);
 

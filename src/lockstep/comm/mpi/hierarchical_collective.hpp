@@ -15,11 +15,11 @@ class HierarchicalCollective {
   /// The same on every rank.
   [[nodiscard]] static bool fits(const MpiNode& node, const Operation& operation) noexcept;
 
-  /// Both stay where they are.
+  /// Both must outlive it.
   HierarchicalCollective(MpiNode& node, const Operation& operation, std::int64_t max_count)
       : node_(node), plan_(*node.staging(), operation, max_count) {}
 
-  /// Goes on. Throws OperationFailure where MPI fails.
+  /// Makes progress. Throws OperationFailure if MPI fails.
   [[nodiscard]] Motion move(WorkClock& clock);
 
  private:
@@ -29,7 +29,7 @@ class HierarchicalCollective {
   MpiNode& node_;
   HierarchicalPlan plan_;
   Stages stages_;
-  // The leader's: pieces that were launched, and those that are over.
+  // On the leader: launched pieces, and completed pieces.
   std::int64_t launched_ = 0, over_ = 0;
   Stages combined_;
 };

@@ -34,7 +34,7 @@ class MpiInFlight final : public InFlight {
   [[nodiscard]] std::string mismatch();
 
   void launch();
-  /// The algorithms that are ours; false where none fits.
+  /// Lockstep's own algorithms; false if none applies.
   [[nodiscard]] bool launch_on_node();
   [[nodiscard]] bool launch_hierarchical();
   void call_mpi();

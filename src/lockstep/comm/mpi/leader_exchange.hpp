@@ -7,16 +7,16 @@
 
 namespace lockstep {
 
-/// What the leaders of all nodes send each other for one piece of a collective, directly and in one
-/// round or two: what is for everybody is cut into shares first, each of which one leader sends on,
-/// so that no leader sends more than twice the piece. Only bytes travel, each element at its own
-/// size: 16-bit floats as 16 bits.
+/// The messages between all nodes' leaders for one piece of a collective, direct and in one or two
+/// rounds: data for all nodes is split into shares first, and one leader forwards each share, so no
+/// leader sends more than twice the piece. Only bytes travel, each element at its own size: 16-bit
+/// floats as 16 bits.
 class LeaderExchange {
  public:
-  // These throw OperationFailure where MPI fails.
-  /// Launches piece k, whose part of this node has been combined.
+  // These throw OperationFailure if MPI fails.
+  /// Launches piece k, after this node's part of it has been combined.
   void start(const MpiRanks& leaders, const HierarchicalPlan& plan, std::int64_t k);
-  /// Goes on; true once the result is there.
+  /// Makes progress; true once the result is there.
   [[nodiscard]] bool move(const MpiRanks& leaders, const HierarchicalPlan& plan);
 
  private:

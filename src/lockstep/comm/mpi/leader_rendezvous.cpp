@@ -45,7 +45,7 @@ std::string LeaderRendezvous::mismatch(MpiNode& node, const Operation& operation
   if (node->is_leader()) tell(node, operation, mismatched, wait);
   const SlotTable::Slot& leader = table.slot(0, operation.sequence);
   wait.until([&] { return leader.told.load(std::memory_order_acquire) == operation.sequence; });
-  if (leader.other_rank < 0) return "a rank of another node called something else";
+  if (leader.other_rank < 0) return "a rank of another node made a different call";
   return "on another node, " +
          called_something_else(leader.other_rank, record_of(operation), leader.other_call);
 }

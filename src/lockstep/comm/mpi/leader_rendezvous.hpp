@@ -13,13 +13,13 @@ namespace lockstep {
 class LeaderRendezvous {
  public:
   [[nodiscard]] bool has_started() const noexcept { return started_; }
-  // These throw OperationFailure where MPI fails.
+  // These throw OperationFailure if MPI fails.
   /// All ranks of this node have posted: `alike`, the same call.
   void start(MpiNode& node, const Operation& operation, bool alike);
   /// Whether all ranks of the group have made the same call; nothing while some have not reported.
   [[nodiscard]] std::optional<bool> compare(MpiNode& node, const Operation& operation);
 
-  /// After a mismatch, what a rank of another node has called. `mismatched`: the first rank of this
+  /// After a mismatch, the call of a rank of another node. `mismatched`: the first rank of this
   /// node whose call differs, or -1. Collective over the group.
   [[nodiscard]] static std::string mismatch(MpiNode& node, const Operation& operation,
                                             int mismatched, const MpiWait& wait);

@@ -1,9 +1,9 @@
 #pragma once
 #include <lockstep/comm/mpi/core.hpp>
 
-// Who owns communicators when nobody closes them. A destructor must not communicate, so a group
-// that was not closed leaves its communicator to a callback that MPI runs at the start of
-// MPI_Finalize (the delete function of an attribute of MPI_COMM_SELF).
+// Owns communicators that were not closed. A destructor must not communicate, so a group that was
+// not closed leaves its communicator to a callback that MPI runs at the start of MPI_Finalize (the
+// delete function of an attribute of MPI_COMM_SELF).
 
 namespace lockstep {
 
@@ -12,7 +12,7 @@ void adopt(const IntrusivePtr<MpiCore>& core);
 /// The core is closed: forget it. Thread-safe.
 void disown(const MpiCore* core) noexcept;
 
-/// Throws CommError saying what to do if MPI is not initialised or already finalised.
+/// Throws CommError, with the remedy, if MPI is not initialised or already finalised.
 void expect_mpi_running();
 
 }  // namespace lockstep

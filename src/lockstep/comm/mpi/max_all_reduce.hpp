@@ -13,7 +13,7 @@ class MaxAllReduce {
  public:
   using Numbers = std::array<std::uint64_t, 2>;
 
-  // These throw OperationFailure where MPI fails.
+  // These throw OperationFailure if MPI fails.
   /// Nothing else of `ranks` in flight has this tag.
   void start(const MpiRanks& ranks, int tag, const Numbers& mine);
   /// True once the largest are known.

@@ -4,10 +4,10 @@
 
 namespace lockstep {
 
-/// The calls of one operation as they are made: messages, of which every kind of operation can be
-/// made. In a collective each rank sends each what it is to get; in reductions a rank sums, in rank
-/// order, one block of the elements for all, so that nobody sends or holds more than twice the
-/// tensor. Throws OperationFailure at the first call that fails.
+/// The calls of one operation as they are made: messages, from which every kind of operation can be
+/// made. In a collective each rank sends every rank its part; in reductions each rank sums, in rank
+/// order, one block of the elements for all, so no rank sends or holds more than twice the tensor.
+/// Throws OperationFailure at the first call that fails.
 class MessageCalls {
  public:
   MessageCalls(const Operation& operation, const MpiPlace& place, MpiCalls& calls)
@@ -18,7 +18,7 @@ class MessageCalls {
   void receive_message();
   /// Of a collective.
   void start();
-  /// The blocks of a reduction have arrived: sums its own. True if there is more to send for it.
+  /// The blocks of a reduction have arrived: sums its own. True if it has more to send.
   [[nodiscard]] bool go_on();
 
  protected:

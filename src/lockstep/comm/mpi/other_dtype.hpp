@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-/// Whether a message that is waited for has come in another dtype. MPI keeps dtypes apart, by the
-/// tag, so that what is received is right or is not received; this looks, now and then, for what
-/// waits under the tag of another dtype. A message found there may also be one that follows the
-/// awaited one, which is still being transferred: so the receive is taken back first, which MPI
-/// allows only if nothing has been matched with it. A receive that has been taken back fails: it is
-/// never posted again, because MPI would put it behind those that were started after it.
+/// Whether a message that is waited for has come in another dtype. The tag keeps MPI messages of
+/// different dtypes apart, so a message is received correctly or not at all; this class polls from
+/// time to time for a message that waits under another dtype's tag. A message found there may also
+/// follow the awaited one, which is still being transferred: so the receive is cancelled first,
+/// which MPI allows only if no message has been matched with it. A cancelled receive fails: it is
+/// never posted again, because MPI would order it after receives that were started later.
 class OtherDtype {
  public:
-  // These throw OperationFailure where MPI fails.
+  // These throw OperationFailure if MPI fails.
   /// To be called whenever `receive`, of `operation`, was not over.
   void look(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
             PendingReceives& pending);
@@ -23,7 +23,7 @@ class OtherDtype {
   [[nodiscard]] static bool took_back(const MpiReceive& receive) noexcept {
     return receive.doubted && receive.cancelled && !receive.giving_up;
   }
-  /// Starts to receive the other message, elsewhere, for its sender's sake. If it is gone, a
+  /// Receives the other message into scratch memory, so that its sender completes. If it is gone, a
   /// receive that was started later has it, so that the sender's order is another one all the same.
   /// From now on has_come().
   void take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,

@@ -121,7 +121,7 @@ MpiRanks MpiRanks::apart(const MpiWait& wait) const {
     if (number < 0) {
       throw CommError(fmt::format(
           "{} groups made from one communicator are in use, more than MPI has tags for. close() "
-          "those that are not needed any more, or make groups from several communicators",
+          "groups that are no longer needed, or make groups from several communicators",
           taken.count()));
     }
     const bool mine = comms_->take(number);

@@ -22,41 +22,43 @@ class MpiRanks {
  public:
   /// Nobody.
   MpiRanks() = default;
-  /// All of `comm`'s, whose errors return. Collective over it; ends at the deadline of `wait`.
+  /// All ranks of `comm`, whose error handler must return. Collective over it; ends at the deadline
+  /// of `wait`.
   [[nodiscard]] static MpiRanks of(MPI_Comm comm, const MpiWait& wait);
-  /// Some of these ranks, in this order; what they send is not kept apart.
+  /// Some of these ranks, in this order; their messages share the communicator.
   [[nodiscard]] MpiRanks some(std::span<const int> members) const;
-  /// The same ranks, as a group of its own. Collective over them; ends at the deadline of `wait`.
+  /// The same ranks, as a separate group. Collective over them; ends at the deadline of `wait`.
   /// Throws CommError if all numbers are taken.
   [[nodiscard]] MpiRanks apart(const MpiWait& wait) const;
-  /// The group is over, on all of its ranks: frees what no group uses any more. Local, in so far as
-  /// MPI_Comm_free is. Returns MPI's status.
+  /// The group has ended on all of its ranks: frees objects that no group uses any more. Local, as
+  /// far as MPI_Comm_free is. Returns MPI's status.
   [[nodiscard]] int leave() noexcept;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }  ///< -1 if not among them
   [[nodiscard]] int size() const noexcept { return size_; }
   /// Whether MPI's own collectives can be called on collectives().
   [[nodiscard]] bool have_communicator() const noexcept { return mpi_ranks_.empty(); }
-  /// For what Lockstep itself sends: MPI's collectives, and messages with tag(purpose, sequence).
+  /// For Lockstep's own traffic: MPI's collectives, and messages with tag(purpose, sequence).
   [[nodiscard]] MPI_Comm collectives() const noexcept;
   /// Apart, so that any_source matches nothing of ours: the users', with tag_of_message(tag).
   [[nodiscard]] MPI_Comm messages() const noexcept;
-  /// What MPI calls a rank of these, on both.
+  /// The MPI rank of one of these, on both communicators.
   [[nodiscard]] int mpi_rank(int rank) const noexcept {
     return mpi_ranks_.empty() ? rank : mpi_ranks_[static_cast<std::size_t>(rank)];
   }
   /// The rank among these that MPI calls so.
   [[nodiscard]] int rank_of(int mpi_rank) const noexcept;
 
-  /// f(rank), on each rank in an order of its own, so that not all send to the same one at a time.
+  /// Calls f(rank) in a different order on each rank, so that not all send to the same one at a
+  /// time.
   template <class F>
   void for_all_others(const F& f) const {
     for (int step = 1; step < size_; ++step) f((rank_ + step) % size_);
   }
 
   static constexpr int tag_bits = 20;  ///< a user's and a dtype, or one of Lockstep's own
-  /// What a message of Lockstep's own is for, in the upper of these bits; the lower ones tell the
-  /// operations in flight apart.
+  /// The purpose of an internal message, in the upper of these bits; the lower ones separate the
+  /// operations in flight.
   enum class Purpose : std::uint8_t { set_up, rendezvous, piece, collective };
   [[nodiscard]] int tag(Purpose purpose, std::uint64_t sequence = 0) const noexcept {
     constexpr int sequence_bits = tag_bits - 2;

@@ -15,9 +15,9 @@ namespace lockstep {
 /// error handler of MPI_COMM_WORLD, which ends the job if nobody has changed it.
 [[nodiscard]] bool must_probe();
 
-/// A message that an operation waits for: posted with MPI_Irecv or, where must_probe(), looked for
-/// with MPI_Improbe and received once it is there, which takes 0.1 us more and leaves a long
-/// message where it is until the group is called.
+/// A message that an operation waits for: posted with MPI_Irecv or, if must_probe(), probed with
+/// MPI_Improbe and received once it has arrived, which takes 0.1 us more and leaves a long message
+/// at its sender until the group is called.
 struct MpiReceive {
   static constexpr std::int64_t too_long = std::numeric_limits<std::int64_t>::max();
   static constexpr std::int64_t any_length = -1;
@@ -27,11 +27,11 @@ struct MpiReceive {
   int tag = 0;
   std::byte* target = nullptr;
   std::int64_t bytes = 0;    ///< expected, or any_length
-  std::int64_t length = -1;  ///< the message's, or too_long; -1 until it is there
+  std::int64_t length = -1;  ///< the message's, or too_long; -1 until it has arrived
   bool looked_for = false;   ///< with MPI_Improbe
   MPI_Request request = MPI_REQUEST_NULL;
-  std::unique_ptr<std::byte[]> elsewhere;  // where a message of another length goes
-  Tensor message;                          ///< where one of any length goes
+  std::unique_ptr<std::byte[]> elsewhere;  // receives a message of another length
+  Tensor message;                          ///< receives a message of any length
   bool giving_up = false;                  ///< nobody wants it any more
   bool doubted = false;                    ///< taken back, as another dtype has come (OtherDtype)
   bool cancelled = false;                  ///< it did not come
@@ -40,11 +40,11 @@ struct MpiReceive {
     return length < 0 && comm == its_comm && tag == envelope.MPI_TAG &&
            (source == MPI_ANY_SOURCE || source == envelope.MPI_SOURCE);
   }
-  // These throw OperationFailure where MPI fails.
+  // These throw OperationFailure if MPI fails.
   void post(std::int64_t max_count);
-  /// Looks whether what was posted has come.
+  /// Tests whether the posted receive has completed.
   void test();
-  /// Cancels what was posted; test() tells what became of it. No call of MPI is made twice.
+  /// Cancels the posted receive; test() returns the outcome. No call of MPI is made twice.
   void cancel() noexcept;
   /// Starts receiving a message that MPI_Improbe has found, but not into the target: for its
   /// sender's sake.
@@ -59,7 +59,7 @@ struct MpiReceive {
 /// The messages that a group's operations must look for, oldest first.
 class PendingReceives {
  public:
-  /// `receive` stays where it is until it is found.
+  /// `receive` must not move until it is found.
   void add(MpiReceive& receive) { pending_.push_back(&receive); }
   /// Nobody looks for `receive` any more, if somebody did.
   void remove(const MpiReceive& receive) noexcept { std::erase(pending_, &receive); }

@@ -59,8 +59,8 @@ MpiSession::MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadli
   MPI_Initialized(&initialized);
   if (initialized) return;
   const Guard guard("MPI_Init",
-                    "Look at the launcher's output and at the other nodes; `lockstep doctor` under "
-                    "the same launcher tells more.",
+                    "Look at the launcher's output and at the other nodes. `lockstep doctor` under "
+                    "the same launcher prints more.",
                     deadline);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -77,10 +77,10 @@ MpiSession::~MpiSession() {
   // enter: a rank on its way out with an exception leaves the job's end to the launcher.
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
   if (!owns_mpi_ || finalized || unwinding) return;
-  const Guard guard("MPI_Finalize",
-                    "This one has done its work; look for a process of the job that is stopped or "
-                    "still computes.",
-                    deadline_);
+  const Guard guard(
+      "MPI_Finalize",
+      "This process has finished; look for a process of the job that is stopped or still computes.",
+      deadline_);
   MPI_Finalize();
 }
 

@@ -68,7 +68,7 @@ std::string shortage(std::size_t bytes, int error) {
   const bool known = statvfs(shared_memory_folder, &disk) == 0;
   const double free =
       known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) : 0;
-  return fmt::format("{} on {} has no room for {:.1f} MiB more a rank ({}; {:.1f} MiB are free)",
+  return fmt::format("{} on {} has no room for {:.1f} MiB more per rank ({}; {:.1f} MiB are free)",
                      shared_memory_folder, host_name(), static_cast<double>(bytes) / 0x1p20,
                      std::strerror(error), free / 0x1p20);
 }

@@ -35,7 +35,7 @@ inline void expect_success(int status) {
   return over != 0;
 }
 
-/// A message was longer than what it was to be received into.
+/// A message was longer than its receive buffer.
 [[nodiscard]] inline bool is_truncation(int status) {
   int error_class = MPI_SUCCESS;
   MPI_Error_class(status, &error_class);

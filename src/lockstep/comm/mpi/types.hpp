@@ -12,10 +12,10 @@ namespace lockstep {
 /// MPI's reduction of `op` for elements of `dtype`; avg sums, and divides once, at the end.
 [[nodiscard]] MPI_Op mpi_op(ReduceOp op, DType dtype);
 
-/// Any number of bytes as one argument pair of an MPI call, whose counts are ints.
+/// Any number of bytes as one count and datatype of an MPI call, whose counts are ints.
 class MpiBytes {
  public:
-  /// Above max_count bytes it makes a type of its own, in pieces of max_count.
+  /// Above max_count bytes it makes a derived datatype, in pieces of max_count.
   MpiBytes(std::int64_t bytes, std::int64_t max_count);
   ~MpiBytes();
   MpiBytes(const MpiBytes&) = delete;

@@ -22,10 +22,10 @@ void MpiWait::until(const std::function<bool()>& over) const {
   if (ProgressEngine::instance().progress_until(over, timeout_)) return;
   throw ErrorOnRank<TimeoutError>(
       {rank_, ""},
-      fmt::format("{}: {} has waited {:.1f} s for the other ranks of its communicator: at least "
-                  "one has not called it. It is collective: every rank of the communicator must "
-                  "call it.",
-                  rank_name_, doing_, seconds_since(start)));
+      fmt::format(
+          "{}: {} has waited {:.1f} s for the other ranks of its communicator: at least one has "
+          "not called it. The call is collective: every rank of the communicator must make it.",
+          rank_name_, doing_, seconds_since(start)));
 }
 
 }  // namespace lockstep

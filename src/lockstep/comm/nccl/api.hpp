@@ -15,22 +15,21 @@ struct ncclComm;
 
 namespace lockstep {
 
-/// What an NCCL call said when it failed. Inside comm/nccl only: groups throw CommError.
+/// The error of a failed NCCL call. Inside comm/nccl only: groups throw CommError.
 struct NcclError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What NCCL's calls return: its own numbers, those that are none of these being errors.
+/// The results of NCCL's calls: its own numbers; unknown numbers are errors.
 enum class NcclStatus : int { success = 0, in_progress = 7 };
 
 /// ncclUniqueId.
 using NcclId = std::array<char, 128>;
 
-/// The functions of NCCL that a group calls, so that tests can put others in their place
-/// (tests/comm/nccl), for devices of another type. Calls are as theirs of similar names;
-/// communicators are not blocking (ncclConfig_t). Thread-safe as far as NCCL is: one thread at a
-/// time for each communicator, and an open group belongs to its thread. All else about devices is
-/// DeviceRuntime's.
+/// The functions of NCCL that a group calls, so that tests can replace them (tests/comm/nccl), for
+/// devices of another type. Calls are as theirs of similar names; communicators are not blocking
+/// (ncclConfig_t). Thread-safe as far as NCCL is: one thread at a time for each communicator, and
+/// an open group belongs to its thread. All else about devices is DeviceRuntime's.
 class NcclApi {
  public:
   using Comm = ncclComm*;
@@ -38,7 +37,7 @@ class NcclApi {
 
   virtual ~NcclApi() = default;
 
-  /// Whose memory and streams it takes.
+  /// The device type whose memory and streams it takes.
   [[nodiscard]] virtual DeviceType device_type() const noexcept = 0;
 
   [[nodiscard]] virtual NcclStatus make_id(NcclId& id) = 0;
@@ -46,13 +45,13 @@ class NcclApi {
   /// that it is settled: NCCL may write to it until then.
   [[nodiscard]] virtual NcclStatus init(Comm& comm, int size, const NcclId& id, int rank,
                                         int device) = 0;
-  /// Whether there is ncclCommSplit (NCCL 2.18.1).
+  /// True if ncclCommSplit is available (NCCL 2.18.1).
   [[nodiscard]] virtual bool can_split() const noexcept = 0;
   /// ncclCommSplit: `part` is the communicator of the ranks that give the same colour, in the order
   /// of their keys; a negative colour gets none. Written to until the parent is settled again.
   /// Nothing may be in flight on the parent.
   [[nodiscard]] virtual NcclStatus split(Comm parent, int colour, int key, Comm& part) = 0;
-  /// ncclCommGetAsyncError: in_progress until what was called has been done by the host.
+  /// ncclCommGetAsyncError: in_progress until the host's part of the call has completed.
   [[nodiscard]] virtual NcclStatus async_status(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus finalize(Comm comm) = 0;
   /// These two may block for as long as the device does.
@@ -60,7 +59,7 @@ class NcclApi {
   [[nodiscard]] virtual NcclStatus abort(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus group_start() = 0;
   [[nodiscard]] virtual NcclStatus group_end() = 0;
-  // Counts are elements of what one rank brings (reduce_scatter: gets). avg is the sum.
+  // Counts are elements of one rank's input (reduce_scatter: output). avg is the sum.
   [[nodiscard]] virtual NcclStatus all_reduce(const void* input, void* output, std::int64_t count,
                                               DType dtype, ReduceOp op, Comm comm,
                                               Stream stream) = 0;
@@ -78,7 +77,7 @@ class NcclApi {
                                         int peer, Comm comm, Stream stream) = 0;
   [[nodiscard]] virtual NcclStatus receive(void* output, std::int64_t count, DType dtype, int peer,
                                            Comm comm, Stream stream) = 0;
-  /// What a status means, and the communicator's last words, if it has any.
+  /// A status's meaning, and the communicator's last error, if it has one.
   [[nodiscard]] virtual std::string error_text(NcclStatus status, Comm comm) = 0;
 };
 

@@ -40,7 +40,7 @@ std::shared_ptr<LaunchOrder> order_of_launches(const NcclApi& api, ProcessGroup&
                                                Device device, Contract contract) {
   const auto expect_own = [&] {
     if (device.type != api.device_type()) {
-      throw InputError(fmt::format("{}, which NCCL does not serve", to_string(device)));
+      throw InputError(fmt::format("{}, which NCCL does not support", to_string(device)));
     }
     std::string finding;
     try {
@@ -64,8 +64,8 @@ std::shared_ptr<LaunchOrder> order_of_launches(const NcclApi& api, ProcessGroup&
   agree(control, [&] {
     if (contract == Contract::off || order->kind_of_groups(contract == Contract::late)) return;
     throw InputError(fmt::format(
-        "nccl groups of {} have contract \"late\" and others: their collectives cannot be put in "
-        "one order. Give all groups of a device \"late\", or none (comm.contract)",
+        "nccl groups of {} mix contract \"late\" with other contracts: their collectives cannot be "
+        "put in one order. Set comm.contract = \"late\" for all groups of a device, or for none",
         to_string(device)));
   });
   return order;
@@ -76,7 +76,7 @@ NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
     NcclId id{};
     if (api.make_id(id) == NcclStatus::success) return std::string(id.data(), id.size());
     throw CommError(
-        "NCCL could not make a unique ID on rank 0: look at its network interfaces "
+        "NCCL could not create a unique ID on rank 0: check its network interfaces "
         "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)");
   };
   const auto refuse = [](const AgreedFailure& failure) {
@@ -162,8 +162,8 @@ void NcclCommunicator::settle(NcclApi::Comm comm, const char* call) {
   if (ProgressEngine::instance().progress_until([&] { return is_settled(comm); }, timeout_)) return;
   throw ErrorOnRank<TimeoutError>(
       rank_,
-      fmt::format("{}: {} has not completed after {:.1f} s: at least one rank has not come to it. "
-                  "Look there for an error or a stopped process; NCCL_DEBUG=INFO says more.",
+      fmt::format("{}: {} has not completed after {:.1f} s: at least one rank has not called it. "
+                  "Look there for an error or a stopped process; NCCL_DEBUG=INFO prints more.",
                   rank_name_, call, seconds_since(start)));
 }
 
@@ -176,11 +176,10 @@ void NcclCommunicator::close() {
   const auto left =
       timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
   if (is_freed_within(left)) return;
-  throw ErrorOnRank<TimeoutError>(rank_,
-                                  fmt::format("{}: ncclCommDestroy has not returned after {:.1f} "
-                                              "s: it is left behind, with what it holds "
-                                              "on the device.",
-                                              rank_name_, seconds_since(start)));
+  throw ErrorOnRank<TimeoutError>(
+      rank_, fmt::format("{}: ncclCommDestroy has not returned after {:.1f} "
+                         "s: it is abandoned, and its device memory is not freed.",
+                         rank_name_, seconds_since(start)));
 }
 
 void NcclCommunicator::abort() noexcept {

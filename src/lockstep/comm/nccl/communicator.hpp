@@ -30,13 +30,13 @@ class NcclCommunicator {
   /// Collective over `control`. Throws TimeoutError, CommError.
   NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control, Device device,
                    std::shared_ptr<LaunchOrder> order, std::chrono::milliseconds timeout);
-  /// That of the ranks of `parent` that pass the same colour, which are those of `control`, in its
-  /// order. Nothing may be in flight on the parent, on any rank. Collective over the parent, with
-  /// leave_out() on its other ranks.
+  /// The communicator of the ranks of `parent` that pass the same colour, which are those of
+  /// `control`, in its order. Nothing may be in flight on the parent, on any rank. Collective over
+  /// the parent, with leave_out() on its other ranks.
   NcclCommunicator(NcclCommunicator& parent, int colour, ProcessGroup& control);
   /// This rank's part in such a split where it is in no part of it.
   void leave_out();
-  /// Local: abort(), unless close() came first. Waits for it a while.
+  /// Local: abort(), unless close() came first. Waits for it for a while.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -48,7 +48,7 @@ class NcclCommunicator {
   [[nodiscard]] const Stream& stream() const noexcept { return order_->stream(); }
   [[nodiscard]] EventPool& events() noexcept { return events_; }
 
-  /// Whether the host's part of what was called is done. Throws NcclError if anything has failed.
+  /// True if the host's part of the call has completed. Throws NcclError if anything has failed.
   [[nodiscard]] bool is_settled() { return is_settled(comm_); }
   /// Throws NcclError unless it succeeded or is in progress.
   void expect_accepted(NcclStatus status, const char* call) {

@@ -152,11 +152,11 @@ void NcclCore::await_stream(const Operation& operation) {
   };
   if (ProgressEngine::instance().progress_until(is_over, options().timeout)) return;
   const auto locked = lock();
-  const std::string failure = fmt::format("{}: {} waits for its device since {:.1f} s", rank_name(),
+  const std::string failure = fmt::format("{}: {} has waited {:.1f} s for its device", rank_name(),
                                           describe_fully(operation), seconds_since(start));
   poison(fmt::format("it failed earlier: {}.", failure));
   throw ErrorOnRank<TimeoutError>({rank(), host_name()},
-                                  failure + ": what was launched before it has not ended.");
+                                  failure + ": work launched before it has not ended.");
 }
 
 void NcclCore::close() {
@@ -210,7 +210,7 @@ void NcclCore::end_those_left() noexcept {
 
 IntrusivePtr<InFlight> NcclCore::make(Operation&& operation) {
   if (operation.kind == Operation::Kind::barrier && queue_.is_collecting()) {
-    throw Error("a barrier within a batch would wait for the batch's end: end it first.");
+    throw Error("a barrier within a batch would wait for the batch's end. End the batch first.");
   }
   try {
     const IntrusivePtr<NcclInFlight> work(

@@ -28,13 +28,13 @@ class NcclCore final : public GroupCore {
 
   void begin_batch();
   void end_batch();
-  /// Blocks the host until the current stream has done what it was given, for `operation`.
+  /// Blocks the host until the current stream has finished its work, for `operation`.
   void await_stream(const Operation& operation);
-  /// Waits for what is in flight on the device, then for every rank to have done so; frees the
+  /// Waits for operations in flight on the device, then for every rank to have done so; frees the
   /// communicator and closes the control group. Collective.
   void close();
-  /// Its group is gone. Local: what is in flight goes on, with its tensors, and the communicator is
-  /// freed once nothing is.
+  /// Its group is gone. Local: operations in flight continue, with their tensors, and the
+  /// communicator is freed once all have completed.
   void leave() noexcept;
 
   /// For its operations:
@@ -43,22 +43,22 @@ class NcclCore final : public GroupCore {
   [[nodiscard]] NcclCommunicator& communicator() noexcept { return communicator_; }
   [[nodiscard]] NcclQueue& queue() noexcept { return queue_; }
   [[nodiscard]] const std::shared_ptr<LaunchOrder>& order() const noexcept { return order_; }
-  /// A collective's place among those of all groups of the device.
+  /// A collective's position in the order of all groups of the device.
   void enter(LaunchOrder::Place& place, std::uint64_t sequence) {
     place.enter(*order_, order_number_, sequence);
   }
   /// The ranks agree on collectives up to this one.
   void has_agreed_on(std::uint64_t sequence) noexcept { agreed_ = sequence; }
-  /// Whether NCCL may have this collective though the ranks have not agreed on it yet. Only so many
-  /// may be ahead: a device's queue has room for some 1,024 launches, and holds the host, with this
-  /// group's lock, where it is full.
+  /// Whether NCCL may have this collective though the ranks have not agreed on it yet. The number
+  /// ahead is limited: a device's queue has room for about 1,024 launches, and blocks the host,
+  /// with this group's lock, when it is full.
   [[nodiscard]] bool may_be_ahead(std::uint64_t sequence) const noexcept {
     constexpr std::uint64_t most = 64;
     return sequence <= agreed_ + most;
   }
   /// Whether this thread may use the control group.
   [[nodiscard]] bool may_communicate() const noexcept;
-  /// f(). Throws OperationFailure where the device or NCCL fail.
+  /// f(). Throws OperationFailure if the device or NCCL fail.
   template <class F>
   auto on_device(const F& f) {
     try {

@@ -8,13 +8,13 @@ namespace lockstep {
 [[nodiscard]] bool nccl_reduces(const Operation& operation) noexcept;
 
 /// Makes an operation's calls, on the communicator's stream, within an open ncclGroup: NCCL's own
-/// collective where it has one, messages for gather, scatter, all_to_all and everything with
-/// counts. Throws NcclError.
+/// collective if it has one, messages for gather, scatter, all_to_all and everything with counts.
+/// Throws NcclError.
 void enqueue(NcclCommunicator& communicator, const Operation& operation, int rank, int size);
 
-/// What follows once NCCL has taken the calls, on its stream: a mean is the sum, scaled in f32 (f64
-/// for f64) and rounded once. ncclAvg would multiply before it adds, by 1/size rounded to the
-/// tensor's dtype (bf16, 3 ranks: 0.2 % too much).
+/// The work after NCCL's calls, on its stream: a mean is the sum, scaled in f32 (f64 for f64) and
+/// rounded once. ncclAvg would multiply before it adds, by 1/size rounded to the tensor's dtype
+/// (bf16, 3 ranks: 0.2 % too much).
 void enqueue_mean(NcclCommunicator& communicator, const Operation& operation, int size);
 
 }  // namespace lockstep

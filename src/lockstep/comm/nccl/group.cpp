@@ -116,9 +116,9 @@ class NcclGroup final : public ProcessGroup {
           detail::target_of(core_->communicator().stream()));  // or throws: no kernels
     }
     if (operation.is_message() && (operation.tag != 0 || operation.root == any_source)) {
-      throw ShapeError(
-          fmt::format("{}: NCCL knows neither tags nor any_source; keep such messages on the host",
-                      name_of(operation.kind)));
+      throw ShapeError(fmt::format(
+          "{}: NCCL has neither tags nor any_source; send such messages from host tensors",
+          name_of(operation.kind)));
     }
   }
 
@@ -178,7 +178,7 @@ std::shared_ptr<NcclApi>& api_of_tests() {
 std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<NcclApi> api,
                                               std::shared_ptr<ProcessGroup> control, Device device,
                                               const GroupOptions& options) {
-  expect_given("make_nccl_group", "the group that it talks through", control);
+  expect_given("make_nccl_group", "its control group", control);
   if (control->rank() < 0) return control;
   auto order = order_of_launches(*api, *control, device, options.contract);
   auto core = NcclCore::make(std::move(api), control, std::move(order), device, options);

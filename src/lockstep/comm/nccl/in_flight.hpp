@@ -8,13 +8,12 @@
 namespace lockstep {
 
 /// An operation on a device: its ranks agree, then NCCL gets it, in the order of the calls; it is
-/// over when its mark in the stream is. A wait() ends when the current stream is behind that mark;
-/// from then on the deadline is watched here, as the host may be inside a call that reads the
+/// over when its mark in the stream is. A wait() ends when the current stream waits for that mark;
+/// from then on the deadline is watched here, because the host may be inside a call that reads the
 /// result. With Contract::late NCCL gets it at once, and it is over when its ranks agree too.
 class NcclInFlight final : public InFlight {
  public:
-  /// Marks what the current stream has been given: the input is ready behind that. Throws
-  /// DeviceError.
+  /// Marks the current stream's work so far: the input is ready after it. Throws DeviceError.
   NcclInFlight(NcclCore& core, Operation&& operation);
   ~NcclInFlight() override = default;
 
@@ -37,7 +36,7 @@ class NcclInFlight final : public InFlight {
     return core_.options().contract == Contract::late && !operation().is_message();
   }
   void launch();
-  /// Hands over what can go, and looks at what NCCL has.
+  /// Launches operations that are ready, and checks those in NCCL.
   void look_at_device();
   /// Whether its ranks agree. Throws OperationFailure if a message's do not.
   [[nodiscard]] bool may_go();

@@ -8,28 +8,28 @@
 
 namespace lockstep {
 
-/// In which order the collectives of all groups of a device run there: on all ranks the same, on
-/// one stream. NCCL demands it, because a kernel holds the device until its peers have come. The
-/// time of a collective is the largest of the ranks' logical clocks when they entered it, which
-/// they tell each other when they compare their calls; a clock is behind all times that it has
-/// heard of. So a collective may go when its ranks agree on it, and none that was entered here may
-/// get an earlier time (Skeen's algorithm; Birman and Joseph 1987). Waits for nothing. Thread-safe.
+/// The order in which the collectives of all groups of a device run there: the same on all ranks,
+/// on one stream. NCCL demands it, because a kernel holds the device until its peers have come. The
+/// time of a collective is the largest of the ranks' logical clocks at its entry, which they
+/// exchange when they compare their calls; a clock is later than all times that it has received. So
+/// a collective may start when its ranks agree on its time, and none that was entered here can get
+/// an earlier time (Skeen's algorithm; Birman and Joseph 1987). Waits for nothing. Thread-safe.
 ///
 /// With Contract::late nobody waits until ranks agree, so no time can be agreed upon: the order is
 /// that of the calls on this rank, whatever their groups. It is never settled, so time() stays the
 /// clock at the call. No device waits for ever if the ranks' orders fit into one order of all
-/// collectives. Proof: of those that are not over take the first in that order. All of its ranks
-/// call it, as nothing holds their hosts, and all that is before it on their streams is over, so
-/// its kernels meet. The orders fit where ranks run one program: DistributedDataParallel reduces
-/// buckets in their order, and SyncBatchNorm's sums are where autograd comes to its layers. They do
-/// not fit where two ranks call two groups' collectives the other way round, be it by different
+/// collectives. Proof: take the first unfinished one in that order. All of its ranks call it, as
+/// nothing holds their hosts, and all that is before it on their streams is over, so its kernels
+/// meet. The orders match if ranks run one program: DistributedDataParallel reduces buckets in
+/// their order, and SyncBatchNorm's sums are in the order in which autograd reaches its layers.
+/// They do not match if two ranks call two groups' collectives in opposite order, through different
 /// branches or because two threads of one rank make the calls. Then two kernels wait for each other
-/// until the deadline, and both groups end in a TimeoutError that names the other's call: data are
+/// until the deadline, and both groups end in a TimeoutError that names the other's call. Data are
 /// never wrong, because a communicator pairs its own collectives in the order of its own calls.
 ///
-/// A device has groups of one of the two kinds only. Among late ones the first that is entered goes
-/// first; an agreed one entered before may get a later time than one entered behind. So two agreed
-/// collectives can be in an order that has no place for the late one that was called between them.
+/// A device has groups of one of the two kinds only. Late ones run in the order of entry; an agreed
+/// one may get a later time than one entered after it. So two agreed collectives can be in an order
+/// that has no place for the late one that was called between them.
 class LaunchOrder {
  public:
   /// A collective's place, from enter() to leave(). Leaves when it is destroyed.
@@ -71,15 +71,15 @@ class LaunchOrder {
   /// That of the groups of a device.
   [[nodiscard]] static std::shared_ptr<LaunchOrder> of(Device device);
 
-  /// On which all groups launch.
+  /// The stream on which all groups launch.
   [[nodiscard]] const Stream& stream() const noexcept { return stream_; }
 
-  /// What a group that is in use holds: whether its collectives go in the order of the calls. Null
-  /// where there are groups of the other kind.
+  /// The registration of a group in use: whether its collectives run in the order of the calls.
+  /// Null if there are groups of the other kind.
   [[nodiscard]] std::shared_ptr<const bool> kind_of_groups(bool late);
 
-  /// What a new group may be called at least. Groups of one rank have different numbers, the same
-  /// on all of their ranks: the largest of those that these propose.
+  /// The smallest possible number of a new group. Groups of one rank have different numbers, and a
+  /// group has the same number on all of its ranks: the largest of their proposals.
   [[nodiscard]] std::uint64_t next_group();
   void add_group(std::uint64_t number);
 

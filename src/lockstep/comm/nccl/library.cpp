@@ -149,7 +149,7 @@ class NcclLibrary final : public NcclApi {
     std::string text = ncclGetErrorString(static_cast<ncclResult_t>(status));
     const char* last = comm ? ncclGetLastError(comm) : nullptr;
     if (last && *last) text += fmt::format(" ({})", last);
-    return text + "; NCCL_DEBUG=INFO says more";
+    return text + "; NCCL_DEBUG=INFO prints more";
   }
 };
 

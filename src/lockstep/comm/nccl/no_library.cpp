@@ -8,8 +8,8 @@ bool has_nccl() noexcept { return false; }
 
 std::shared_ptr<NcclApi> nccl_library() {
   throw InputError(
-      "this build has no nccl backend: configure it with -DLOCKSTEP_ENABLE_NCCL=ON, where the CUDA "
-      "toolkit and NCCL are, or keep tensors on the host");
+      "this build has no nccl backend: configure with -DLOCKSTEP_ENABLE_NCCL=ON (needs the CUDA "
+      "toolkit and NCCL), or keep tensors on the host");
 }
 
 }  // namespace lockstep

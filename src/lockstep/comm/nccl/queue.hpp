@@ -8,24 +8,24 @@ namespace lockstep {
 
 class NcclInFlight;
 
-/// A group's operations until NCCL has them: handed over in the order of the calls, on every rank
-/// alike, each when its ranks agree on it and it is the device's turn for it (LaunchOrder); those
-/// of a batch together, when the last of them may go and the first has its turn. Messages have no
-/// turn. An ncclGroup is opened and closed within one call here: NCCL keeps it by thread, and would
-/// add to it whatever other communicators are given meanwhile.
+/// A group's operations until NCCL has them: launched in the order of the calls, the same on every
+/// rank, each when its ranks agree on it and its turn on the device has come (LaunchOrder). A batch
+/// is launched together, when the last of it is ready and the first has its turn. Messages have no
+/// turn. An ncclGroup is opened and closed within one call here: NCCL keeps it per thread, and
+/// would add other communicators' calls to it.
 class NcclQueue {
  public:
   NcclQueue(NcclCommunicator& communicator, int rank, int size)
       : communicator_(communicator), rank_(rank), size_(size) {}
 
-  /// What is added between these is one batch.
+  /// Operations added between these are one batch.
   void begin_batch() noexcept;
   void end_batch() noexcept { open_batch_ = 0; }
   [[nodiscard]] bool is_collecting() const noexcept { return open_batch_ != 0; }
 
   void add(NcclInFlight& work) noexcept;
-  /// Hands over what can go, without waiting. Throws NcclError, DeviceError, or what an operation
-  /// found out.
+  /// Launches operations that are ready, without waiting. Throws NcclError, DeviceError, or an
+  /// operation's own error.
   void advance();
   /// The group has ended: nothing more is handed over.
   void clear() noexcept;
@@ -40,7 +40,7 @@ class NcclQueue {
   int rank_, size_;
   NcclInFlight* first_ = nullptr;  // oldest; owned by the core's list
   NcclInFlight* last_ = nullptr;
-  NcclInFlight* given_ = nullptr;  // last of those that NCCL is just taking
+  NcclInFlight* given_ = nullptr;  // last operation of those that NCCL is taking
   std::uint64_t batches_ = 0;
   std::uint64_t open_batch_ = 0;  // being collected; 0: none
 };

@@ -120,7 +120,7 @@ std::string NcclRendezvous::mismatch(const Operation& operation, int rank) const
     return fmt::format("rank {} sent {} elements where {} were expected", r, elements(told_)[r],
                        expected);
   }
-  return "what ranks send is not what others expect";
+  return "the counts that ranks send differ from the counts that others expect";
 }
 
 void NcclHandshake::post(ProcessGroup& messages, const Operation& message) {

@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// The rendezvous of the ranks of an nccl group at one collective: they all-gather fingerprints
-/// over the control group before anything is given to the device. Where these differ, they exchange
+/// over the control group before anything is given to the device. If these differ, they exchange
 /// their calls, in the only collective of the group that carries the lengths of messages.
 class NcclRendezvous {
  public:
@@ -21,7 +21,7 @@ class NcclRendezvous {
   [[nodiscard]] CallMatch compare(ProcessGroup& messages, const Operation& operation);
   /// Once the calls are known to be equal: the largest of the ranks' clocks.
   [[nodiscard]] std::int64_t time() const;
-  /// After a mismatch: who called what. `rank`: this one.
+  /// After a mismatch: the ranks and their calls. `rank`: this one.
   [[nodiscard]] std::string mismatch(const Operation& operation, int rank) const;
   /// Which ranks have not posted, as far as the control group knows.
   [[nodiscard]] std::string awaited() const { return work_.awaited(); }

@@ -4,8 +4,8 @@
 namespace lockstep {
 
 /// The eager path: small tensors travel with the rendezvous, in the slots of the slot table, where
-/// each rank reads what the others posted. Reductions go in rank order: same bits on every rank and
-/// in every run.
+/// each rank reads the others' data. Reductions go in rank order: same bits on every rank and in
+/// every run.
 
 /// True if the operation's tensors are small enough, on every rank.
 [[nodiscard]] bool is_eager(const Operation& operation) noexcept;

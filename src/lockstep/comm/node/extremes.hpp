@@ -8,8 +8,8 @@
 namespace lockstep {
 
 // The least and the greatest of two elements, the same bits in whatever order many are compared:
-// -0 lies below +0, and NaN, of one pattern, is the result where there is one. Without branches, so
-// that loops become vectors, of one instruction for each comparison with its choice.
+// -0 is below +0; NaN, with one bit pattern, is the result if any input is NaN. Without branches,
+// so that loops become vectors, of one instruction for each comparison with its choice.
 
 namespace detail {
 template <class T>

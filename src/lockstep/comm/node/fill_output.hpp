@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// This rank's output of a collective from what all ranks of the node bring, which lies at
-/// `input_on(r)`. Reductions go in rank order. What r sends to whom in all_to_all, only ranks of
+/// Computes this rank's output of a collective from the inputs of all ranks of the node, which are
+/// at `input_on(r)`. Reductions go in rank order. What r sends to whom in all_to_all, only ranks of
 /// the same process can see: others bring equal shares.
 template <class InputOn>
 void fill_output(ComputeNode& node, const Operation& operation, const InputOn& input_on) {

@@ -3,18 +3,18 @@
 
 namespace lockstep {
 
-/// The plan of a hierarchical collective: how it is cut into pieces, the same on every rank, and
-/// what a rank does for each piece through its node's staging buffers. It stages its input; when
-/// all ranks of its node have, it combines a share of what leaves the node; when the nodes' leaders
-/// have exchanged that, it copies its result out. Reductions go in rank order within a node, then
-/// in the nodes' order: same bits on every rank and in every run. Sums of 16-bit floats within a
-/// node are rounded before they leave it.
+/// The plan of a hierarchical collective: its division into pieces, the same on every rank, and a
+/// rank's work for each piece through its node's staging buffers. It stages its input; when all
+/// ranks of its node have, it combines its share of the data that leaves the node; after the nodes'
+/// leaders have exchanged that, it copies its result out. Reductions go in rank order within a
+/// node, then in the nodes' order: same bits on every rank and in every run. Sums of 16-bit floats
+/// within a node are rounded before they leave it.
 class HierarchicalPlan {
  public:
   /// False for other collectives, and for any with counts. The same on every rank of the group.
   [[nodiscard]] static bool fits(const NodeMap& map, const Operation& operation) noexcept;
 
-  /// `staging` and `operation` stay where they are. `max_count`: GroupOptions.
+  /// `staging` and `operation` must outlive it. `max_count`: GroupOptions.
   HierarchicalPlan(StagingBuffers& staging, const Operation& operation,
                    std::int64_t max_count) noexcept;
 
@@ -29,8 +29,8 @@ class HierarchicalPlan {
     return {k * most_, std::min(most_, total_ - k * most_)};
   }
   /// Whether the piece is cut into shares, one a node: of a reduction, which that node sums for
-  /// all; of a broadcast, which it sends on. Otherwise every node gets what all others bring, and
-  /// its ranks sum it up, or the whole from the root's.
+  /// all; of a broadcast, which it sends on. Otherwise every node gets the input of all others, and
+  /// its ranks sum it up, or copy the root's.
   [[nodiscard]] bool by_shares() const noexcept { return by_shares_; }
   /// Elements of a node's share.
   [[nodiscard]] std::int64_t share(Block piece) const noexcept {
@@ -40,7 +40,7 @@ class HierarchicalPlan {
   /// Touches this rank's own memory only.
   void stage_input(std::int64_t k) const;
   void combine(std::int64_t k) const;
-  /// The leader, once its node's share has arrived from everywhere.
+  /// On the leader, once its node's share has arrived from every node.
   void sum_share(std::int64_t k) const;
   void copy_result_out(std::int64_t k) const;
 

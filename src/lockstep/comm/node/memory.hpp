@@ -4,7 +4,7 @@
 
 #include <lockstep/comm/node/node.hpp>
 
-// What the ways of moving bytes within a node have in common.
+// Shared by the ways of moving bytes within a node.
 
 namespace lockstep {
 
@@ -12,20 +12,20 @@ inline void copy_bytes(void* target, const void* source, std::int64_t bytes) {
   if (bytes > 0 && target != source) std::memcpy(target, source, static_cast<std::size_t>(bytes));
 }
 
-/// Bytes of an element of what is reduced or moved.
+/// Bytes per element of the reduced or moved data.
 [[nodiscard]] inline std::int64_t element_bytes(const Operation& operation) {
   const Tensor& t = operation.input.defined() ? operation.input : operation.output;
   return static_cast<std::int64_t>(size_of(t.dtype()));
 }
 
-/// What one of the node's ranks has posted of the operation.
+/// The operation as one of the node's ranks has posted it.
 [[nodiscard]] inline const SlotTable::Slot& slot_of(const ComputeNode& node,
                                                     const Operation& operation, int node_rank) {
   return node.slot_table().slot(node_rank, operation.sequence);
 }
 
-/// Whether what each of the node's ranks has posted as its `place` (Slot::input, Slot::output) lies
-/// in a shared buffer.
+/// True if the tensor that each of the node's ranks has posted as its `place` (Slot::input,
+/// Slot::output) is in a shared buffer.
 [[nodiscard]] inline bool all_in_buffers(const ComputeNode& node, const Operation& operation,
                                          const SharedPlace SlotTable::Slot::*place) {
   for (int r = 0; r < node.size(); ++r) {

@@ -10,10 +10,10 @@
 namespace lockstep {
 
 /// The ranks of a group that share memory with this one, and that memory: a slot table, and the
-/// buffers that tensors were placed in. Ranks that are threads of one process share all memory.
+/// buffers that hold tensors. Ranks that are threads of one process share all memory.
 class ComputeNode {
  public:
-  /// What the memory of the node's ranks is to each other.
+  /// How the memory of the node's ranks is shared.
   enum class Reach : std::uint8_t {
     buffers,  ///< shared buffers only
     process,  ///< all of it: they are threads of one process
@@ -42,20 +42,20 @@ class ComputeNode {
   /// Wakes a rank of the group, if it is one of the node's and sleeps.
   void notify(int group_rank) const noexcept;
 
-  /// A buffer for tensors that are only passing through, where there was room for it.
+  /// A buffer for staged data, if there was room for it.
   static constexpr std::int64_t staging_bytes = 512 << 10;  // half of a core's second-level cache
   [[nodiscard]] bool has_staging() const noexcept { return has_staging_; }
   [[nodiscard]] SharedPlace staging() const noexcept { return {0, SlotTable::bytes()}; }
   /// The operation whose pieces are in the staging buffers; nullptr: none.
   [[nodiscard]] const Operation*& staging_user() noexcept { return staging_user_; }
 
-  /// Room for an address of each of the node's ranks, for whoever moves the group on.
+  /// An array with an address for each of the node's ranks, for the thread that drives the group.
   [[nodiscard]] std::span<const void*> sources() noexcept { return sources_; }
   [[nodiscard]] std::span<void*> targets() noexcept { return targets_; }
 
   /// From now on tensors may lie in `buffer`. In the same order on every rank of the node.
   void add_buffer(std::shared_ptr<Segment> buffer) { buffers_.push_back(std::move(buffer)); }
-  /// Where a tensor lies, for the others.
+  /// A tensor's address, for the others.
   [[nodiscard]] SharedPlace place_of(const Tensor& t) const noexcept;
   [[nodiscard]] std::byte* address(const SharedPlace& place, int node_rank) const noexcept {
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast,performance-no-int-to-ptr)
@@ -75,8 +75,8 @@ class ComputeNode {
   std::vector<void*> targets_;
 };
 
-/// Which ranks of the node a collective waits for, and what they do instead; empty if every one has
-/// entered it.
+/// The ranks of the node that a collective waits for, and their state; empty if all have entered
+/// it.
 [[nodiscard]] std::string missing_ranks(const ComputeNode& node, const Operation& operation);
 
 }  // namespace lockstep

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Which of a group's ranks share memory: its nodes, in the order of their first ranks, and where
-/// each rank comes when ranks are listed node after node ("place").
+/// The nodes of a group (ranks that share memory), in the order of their first ranks, and each
+/// rank's position when ranks are listed node after node ("place").
 class NodeMap {
  public:
   NodeMap() = default;

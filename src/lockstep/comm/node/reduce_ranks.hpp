@@ -7,14 +7,14 @@
 namespace lockstep {
 
 /// Every target's elements = the reduction of the sources', element by element in the order of the
-/// sources: the same bits whoever calls it, and for however the range is cut. f16 and bf16
-/// accumulate in f32 and are rounded once. All addresses are the host's and hold `count` elements
-/// of `dtype`; a target may be one of the sources. Throws ShapeError unless reducible(op, dtype).
+/// sources: the same bits for every caller and every division of the range. f16 and bf16 accumulate
+/// in f32 and are rounded once. All addresses are the host's and hold `count` elements of `dtype`;
+/// a target may be one of the sources. Throws ShapeError unless reducible(op, dtype).
 void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
                   std::int64_t count, std::span<void* const> targets);
 
-/// The same of floating-point numbers times `factor`, before they are rounded, which takes the
-/// place of what avg divides by; other dtypes have factor 1.
+/// The same for floating-point numbers, times `factor` before rounding, in place of avg's division;
+/// other dtypes have factor 1.
 void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
                   std::int64_t count, std::span<void* const> targets, double factor);
 

@@ -11,8 +11,8 @@ namespace lockstep {
 /// and compares it with the others'.
 class NodeRendezvous {
  public:
-  /// Posts this rank's call, once, and what it brings if that is eager; false while the slot is
-  /// still read. The tensors of `operation` stay where they are until it is over.
+  /// Posts this rank's call, once, and its input if that is eager; false while the slot is still
+  /// being read. The tensors of `operation` must stay until it completes.
   [[nodiscard]] bool post(ComputeNode& node, const Operation& operation, Contract contract);
 
   /// Whether all of the node's ranks have posted, the same call unless `contract` is off.

@@ -29,7 +29,7 @@ std::shared_ptr<Segment> Segment::in_this_process(int ranks, std::size_t bytes) 
   void* memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     throw Error(
-        fmt::format("there is no memory for {:.1f} MiB that the ranks of this process share: {}",
+        fmt::format("the ranks of this process could not allocate {:.1f} MiB of shared memory: {}",
                     static_cast<double>(whole) / 0x1p20, std::strerror(errno)));
   }
   return std::make_shared<Segment>(memory, ranks, part);

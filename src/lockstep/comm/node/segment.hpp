@@ -14,8 +14,8 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  /// For ranks that are threads of this process, or for one rank alone. Throws Error where there is
-  /// no memory.
+  /// For ranks that are threads of this process, or for one rank alone. Throws Error if memory is
+  /// exhausted.
   [[nodiscard]] static std::shared_ptr<Segment> in_this_process(int ranks, std::size_t bytes);
   /// A part of at least `bytes`: whole pages, one at least.
   [[nodiscard]] static std::size_t part_for(std::size_t bytes) noexcept;

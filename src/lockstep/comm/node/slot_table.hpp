@@ -15,9 +15,9 @@ struct SharedPlace {
   std::uint64_t offset = 0;
 };
 
-/// Where the ranks of a node tell each other which collective they have entered: a ring of slots a
-/// rank, collective s in slot s mod slots. Each slot is written by its owner alone; a flag, set
-/// last, says for which collective it holds. Nothing here waits.
+/// Tells the ranks of a node which collectives the others have entered: a ring of slots per rank,
+/// collective s in slot s mod slots. Each slot is written by its owner alone; a flag, set last,
+/// says for which collective it holds. Nothing here waits.
 class SlotTable {
  public:
   /// Collectives that a rank may be ahead of the slowest on its node.
@@ -26,7 +26,7 @@ class SlotTable {
   static constexpr std::int64_t payload_bytes = 256;
 
   struct Slot {
-    /// What was posted.
+    /// The posted record.
     alignas(64) std::atomic<std::uint64_t> posted{0};  ///< the collective's number
     std::uint64_t fingerprint = 0;
     SharedPlace input, output;
@@ -37,7 +37,7 @@ class SlotTable {
     alignas(64) std::atomic<std::uint64_t> done{0};
     alignas(64) std::atomic<std::uint64_t> agreed{0};
     alignas(64) std::atomic<std::uint64_t> delivered{0};
-    /// What a rank of another node has called instead; told, by the node's first rank, when a
+    /// The differing call of a rank of another node; posted, by the node's first rank, when a
     /// collective is refused.
     alignas(64) std::atomic<std::uint64_t> told{0};
     std::int32_t other_rank = -1;  ///< -1: not known
@@ -74,7 +74,7 @@ class SlotTable {
     part(rank_).retired.store(sequence, std::memory_order_release);
   }
 
-  /// What wakes a rank that sleeps.
+  /// The event that wakes a sleeping rank.
   [[nodiscard]] EventCount& event_of(int rank) const noexcept { return part(rank).event; }
 
   /// The process behind a rank.

@@ -12,7 +12,7 @@ namespace lockstep {
 class StagedAllReduce {
  public:
   [[nodiscard]] static bool fits(const ComputeNode& node, const Operation& operation) noexcept;
-  /// Goes on; over once the result stands.
+  /// Makes progress; over once the result is complete.
   [[nodiscard]] Motion move(ComputeNode& node, const Operation& operation, WorkClock& clock);
 
  private:

@@ -7,16 +7,16 @@
 
 namespace lockstep {
 
-/// A node's shared memory for hierarchical collectives, through which they go piece by piece: an
-/// area of each rank for its input; two areas of the leader for the bytes that leave the node and
-/// for those that come from other nodes. All of them twice, in slots that pieces use in turn.
+/// A node's shared memory for hierarchical collectives, which pass it piece by piece: an input area
+/// for each rank; two areas of the leader, for the bytes that leave the node and for those from
+/// other nodes. All of them twice, in slots that pieces use in turn.
 class StagingBuffers {
  public:
   static constexpr int slots = 2;
   /// On idle cores sizes from 64 KiB to 1 MiB are alike; on busy ones every piece that ranks wait
   /// for costs them their turn.
   static constexpr std::int64_t area_bytes = 256 << 10;
-  /// Of the segment, for every rank, behind its table.
+  /// Its size in the segment, per rank, after the slot table.
   [[nodiscard]] static constexpr std::size_t bytes() noexcept { return slots * 3 * area_bytes; }
 
   StagingBuffers(ComputeNode& node, NodeMap map)
@@ -33,7 +33,7 @@ class StagingBuffers {
     return area(node_rank, slot);
   }
   [[nodiscard]] std::byte* outgoing(int slot) const noexcept { return area(0, slots + 2 * slot); }
-  /// Right behind outgoing(): data that leaves from elsewhere may use both.
+  /// Directly after outgoing(): data that leaves from another place may use both.
   [[nodiscard]] std::byte* incoming(int slot) const noexcept { return outgoing(slot) + area_bytes; }
 
   /// address_on(n) of every node n, until the next call.

@@ -58,11 +58,10 @@ void ThreadsInFlight::expect_matching_lengths() {
     const Block sent = input_block(theirs, node.size(), node.rank());
     const Block expected = output_block(operation(), node.size(), r);
     if (sent.count == expected.count) continue;
-    throw OperationFailure(
-        OperationFailure::Kind::finding,
-        fmt::format("rank {} sent {} elements where {} were expected: receive_counts must be what "
-                    "the others send",
-                    r, sent.count, expected.count));
+    throw OperationFailure(OperationFailure::Kind::finding,
+                           fmt::format("rank {} sent {} elements where {} were expected: "
+                                       "receive_counts must equal the counts that the others send",
+                                       r, sent.count, expected.count));
   }
 }
 

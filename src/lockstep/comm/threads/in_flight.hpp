@@ -24,7 +24,7 @@ class ThreadsInFlight final : public InFlight {
   void release() noexcept override;
 
   void launch();
-  /// Each rank must get from this one what it expects.
+  /// Each rank must expect from this one the number of elements that it sends.
   void expect_matching_lengths();
 
   ThreadsCore& core_;  // which the base class keeps alive

@@ -8,24 +8,24 @@
 
 namespace lockstep {
 
-/// One end of a message between ranks that are threads of one process. It stays where it is until
-/// it is delivered.
+/// One end of a message between ranks that are threads of one process. It must not move until it is
+/// delivered.
 struct MessageEnd {
   int rank = 0;  ///< whose
   const Operation* operation = nullptr;
   int source = -1;                      ///< after delivery
-  Tensor message;                       ///< after delivery, where its length was not known before
-  std::string mismatch;                 ///< why it could not be delivered
+  Tensor message;                       ///< after delivery, if its length was not known before
+  std::string mismatch;                 ///< reason why it could not be delivered
   std::atomic<bool> delivered = false;  ///< set last
 };
 
-/// Where the two ends of each message meet: the one that comes first waits in a list, oldest first.
+/// Matches the two ends of each message: the first to arrive waits in a list, oldest first.
 /// Thread-safe.
 class Mailbox {
  public:
-  /// Delivers, if the other end is here.
+  /// Delivers it if the other end is here.
   void post(MessageEnd& end);
-  /// False if it is delivered already.
+  /// False if it has already been delivered.
   [[nodiscard]] bool take_back(const MessageEnd& end);
   /// Lets go of all ends that wait.
   void clear();

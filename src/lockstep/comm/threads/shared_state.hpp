@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// What the ranks of a group have in common that are threads of one process: a node in the
-/// process's own memory, a mailbox, and each other's failure. Thread-safe.
+/// The shared state of a group's ranks that are threads of one process: a node in the process's
+/// memory, a mailbox, and each other's failure. Thread-safe.
 class SharedState : public std::enable_shared_from_this<SharedState> {
  public:
   SharedState(int ranks, const GroupOptions& options);
@@ -27,12 +27,12 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   }
   [[nodiscard]] Mailbox& mailbox() noexcept { return mailbox_; }
 
-  /// The state of a group of `members` of this one's ranks, split off for the `number`th time: the
-  /// same one for each of them, who each call this once.
+  /// The state of a group of `members` of this one's ranks, from the `number`th split: the same
+  /// object for each of them; each calls this once.
   [[nodiscard]] std::shared_ptr<SharedState> child(std::uint64_t number, int first_member,
                                                    int members);
-  /// Ends the group, and those split off it, for every rank, unless it has ended already; `rank` is
-  /// who failed first.
+  /// Ends the group, and groups split from it, for every rank, unless it has ended already; `rank`
+  /// is the first that failed.
   void fail(int rank, const std::string& reason);
   /// Why the group failed; nullptr while it works.
   [[nodiscard]] const std::string* failure() const noexcept {
@@ -42,7 +42,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
 
   /// Keeps a rank's core, which others move on, until clear().
   void keep(const IntrusivePtr<GroupCore>& core);
-  /// Keeps a record of a group that failed, whose tensors a rank may still be reading.
+  /// Keeps a record of a failed group, whose tensors a rank may still be reading.
   void keep_abandoned(const IntrusivePtr<WorkRecord>& record);
   /// After all ranks are gone: lets go of everything.
   void clear();
@@ -50,7 +50,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
  private:
   struct Child {
     std::shared_ptr<SharedState> state;
-    int awaited = 0;  // members that have not asked for it yet
+    int awaited = 0;  // members that have not called for it yet
   };
 
   const GroupOptions options_;
@@ -58,7 +58,7 @@ class SharedState : public std::enable_shared_from_this<SharedState> {
   Mailbox mailbox_;
   std::atomic<int> failed_rank_ = -1;
   std::string reason_;                                       // written once, before failed_rank_
-  std::mutex mutex_;                                         // guards what follows
+  std::mutex mutex_;                                         // guards the members below
   std::map<std::pair<std::uint64_t, int>, Child> children_;  // that not all members have yet
   std::vector<std::shared_ptr<SharedState>> descendants_;
   std::vector<IntrusivePtr<GroupCore>> cores_;

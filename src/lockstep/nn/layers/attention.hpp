@@ -20,9 +20,9 @@ class MultiheadAttention : public Module {
                      const AttentionOptions& options = {});
   /// Of x[B,T,E] to itself -> [B,T,E].
   Variable forward(const Variable& x) override;
-  /// Of query[B,T,E] to key and value[B,S,E] -> [B,T,E]. `key_padding_mask`, bool [B,S], in place
-  /// of the options', or undefined: a key where it is true is not looked at; a query that then sees
-  /// none gets 0 from all heads. `is_causal`: as if options.causal were set.
+  /// Of query[B,T,E] to key and value[B,S,E] -> [B,T,E]. `key_padding_mask`, bool [B,S], replaces
+  /// the options' mask, or is undefined: a key is ignored where it is true; a query without any key
+  /// left gets 0 from all heads. `is_causal` has the effect of options.causal.
   Variable forward(const Variable& query, const Variable& key, const Variable& value,
                    const Tensor& key_padding_mask = {}, bool is_causal = false);
   /// The same with the weights: PyTorch's need_weights=True. They are [B,T,S], the mean over the

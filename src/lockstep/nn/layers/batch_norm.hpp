@@ -16,25 +16,25 @@ struct BatchNormOptions {
   /// batches' (PyTorch's momentum=None).
   std::optional<double> momentum = 0.1;
   bool affine = true;  ///< weight and bias; without them ones and zeros
-  /// Whether there are running statistics; without them a batch's own are used in evaluation, too.
+  /// Whether to keep running statistics; without them evaluation too uses the batch's statistics.
   bool track_running_stats = true;
 };
 
-/// Normalises each channel: in training by the batch's statistics, which also move the running
-/// ones, in evaluation by those. Parameters weight[C] (ones) and bias[C] (zeros) if affine, buffers
-/// running_mean[C] (zeros), running_var[C] (ones) and num_batches_tracked (i64 scalar) if
-/// track_running_stats.
+/// Normalizes each channel: in training by the batch's statistics, which also update the running
+/// ones; in evaluation by the running ones. Parameters weight[C] (ones) and bias[C] (zeros) if
+/// affine, buffers running_mean[C] (zeros), running_var[C] (ones) and num_batches_tracked (i64
+/// scalar) if track_running_stats.
 class BatchNorm : public Module {
  public:
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }  ///< if affine
   Variable forward(const Variable& x) override { return forward(x, {}, false); }
-  /// relu(norm(x) + residual) in one pass, where they are wanted: `residual` is like x or
-  /// undefined. Images may be in channel blocks; the result is as x.
+  /// Fused relu(norm(x) + residual): `residual` is like x or undefined. Images may be in channel
+  /// blocks; the result is as x.
   Variable forward(const Variable& x, const Variable& residual, bool relu);
 
   /// From now on the samples of all these ranks are one batch in training, as in PyTorch's
   /// SyncBatchNorm (parallel/sync_batch_norm.hpp makes one of a group); null: this rank's are.
-  /// Evaluation, also without running statistics, is each rank's own. Returns what was set.
+  /// Evaluation, also without running statistics, is each rank's own. Returns the previous setting.
   std::shared_ptr<const StatisticsExchange> set_exchange(
       std::shared_ptr<const StatisticsExchange> exchange) {
     return std::exchange(statistics_.exchange, std::move(exchange));
@@ -46,7 +46,7 @@ class BatchNorm : public Module {
 
   /// The running statistics of a new layer; nothing without track_running_stats.
   void reset_running_stats() const;
-  /// BatchNormOptions::momentum from now on; returns what it was.
+  /// Sets BatchNormOptions::momentum; returns the previous value.
   std::optional<double> set_momentum(std::optional<double> momentum) {
     return std::exchange(options_.momentum, momentum);
   }
@@ -88,8 +88,7 @@ class BatchNorm3d : public BatchNorm {
       : BatchNorm("BatchNorm3d", 5, 5, features, options) {}
 };
 
-/// Every BatchNorm within `module`, in the order of its modules; one that is registered twice,
-/// once.
+/// Every BatchNorm within `module`, in the order of its modules, each once.
 [[nodiscard]] std::vector<BatchNorm*> batch_norms_of(Module& module);
 
 }  // namespace lockstep::nn

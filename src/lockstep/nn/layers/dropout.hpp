@@ -8,8 +8,8 @@
 namespace lockstep::nn {
 
 /// In training mode each element is kept with probability 1 - p and scaled by 1 / (1 - p), else
-/// zero: another choice in every forward and on every rank, reproducible from manual_seed; or,
-/// under a RandomContextGuard, the same for a sample whatever rank computes it (nn/random.hpp).
+/// zero. Every forward on every rank draws a new mask, reproducible from manual_seed; under a
+/// RandomContextGuard a sample's mask does not depend on the rank that computes it (nn/random.hpp).
 class Dropout : public Module {
  public:
   /// Throws InputError unless 0 <= p <= 1.
@@ -30,8 +30,7 @@ class Dropout2d : public Dropout {
  public:
   using Dropout::Dropout;
   Variable forward(const Variable& x) override;
-  /// What a forward multiplies x by: [N, C] of 0 and 1 / (1 - p); undefined when nothing is
-  /// dropped.
+  /// The factors of x in a forward: [N, C] of 0 and 1 / (1 - p); undefined when nothing is dropped.
   [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels, DType dtype,
                                      Device device = {});
 };

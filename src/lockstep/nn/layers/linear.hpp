@@ -9,7 +9,7 @@ namespace lockstep::nn {
 class Linear : public Module {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
-  /// With these parameters; without a bias where it is undefined.
+  /// A layer with these parameters; without a bias if it is undefined.
   explicit Linear(Tensor weight, Tensor bias = {});
   Variable forward(const Variable& x) override;
 

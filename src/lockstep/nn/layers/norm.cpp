@@ -11,9 +11,10 @@ namespace {
 /// The shape, if it has a dimension and each holds something.
 const Shape& checked(const char* layer, const Shape& normalized_shape) {
   if (normalized_shape.dims() < 1 || normalized_shape.numel() < 1) {
-    throw InputError(std::string(layer) +
-                     ": normalized_shape must have at least one dimension and no empty one, not " +
-                     to_string(normalized_shape));
+    throw InputError(
+        std::string(layer) +
+        ": normalized_shape must have at least one dimension, and none may be empty; it is " +
+        to_string(normalized_shape));
   }
   return normalized_shape;
 }

@@ -47,7 +47,7 @@ using AvgPool1d = AvgPool<1>;
 using AvgPool2d = AvgPool<2>;
 using AvgPool3d = AvgPool<3>;
 
-/// Outputs of these extents, for any x.
+/// The output's spatial extents, for any x.
 template <std::size_t dims>
 class AdaptiveMaxPool : public Module {
  public:

@@ -16,16 +16,16 @@ struct RecurrentOptions {
   bool bidirectional = false;  ///< D = 2 directions, their outputs side by side
 };
 
-/// What a recurrent layer returns; c_n is the LSTM's.
+/// The results of a recurrent layer; c_n is for the LSTM.
 struct RecurrentResult {
   Variable output;    ///< of the last layer, [T, N, D H], or [N, T, D H] if batch_first
   Variable h_n, c_n;  ///< the states after the last step, [num_layers D, N, H], layer by layer
 };
 
-/// What RNN, LSTM and GRU are: torch.nn's, with its parameters weight_ih_l0[G H, I],
-/// weight_hh_l0[G H, H], bias_ih_l0, bias_hh_l0[G H], then weight_ih_l0_reverse ...,
-/// weight_ih_l1[G H, D H] ..., all uniform in 1 / sqrt(H). G is 1, 4 (input, forget, cell, output)
-/// or 3 (reset, update, new). Throws InputError for sizes below 1 and a dropout outside [0, 1).
+/// The common part of RNN, LSTM and GRU: as in torch.nn, with its parameters weight_ih_l0[G H, I],
+/// weight_hh_l0[G H, H], bias_ih_l0, bias_hh_l0[G H], then weight_ih_l0_reverse ..., weight_ih_l1[G
+/// H, D H] ..., all uniform in 1 / sqrt(H). G is 1, 4 (input, forget, cell, output) or 3 (reset,
+/// update, new). Throws InputError for sizes below 1 and a dropout outside [0, 1).
 class RecurrentLayer : public Module {
  public:
   /// The output alone, from a state of zeros.
@@ -52,10 +52,11 @@ class RecurrentLayer : public Module {
 
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
-// `lengths` in the layers below, i64 [N] on the host, in any order, each in [1, T]: how many
-// elements of its sequence each sample has, as by pack_padded_sequence and pad_packed_sequence
-// (which cuts the output to the longest, unlike here). Nothing depends on x behind them, where the
-// output is 0; h_n and c_n are the states after a sequence's own last step. Undefined: all have T.
+// `lengths` in the layers below, i64 [N] on the host, in any order, each in [1, T]: the number of
+// elements of each sample's sequence, as in pack_padded_sequence and pad_packed_sequence (which,
+// unlike Lockstep, cuts the output to the longest). Elements of x after a sequence's end have no
+// effect, and the output is 0 there; h_n and c_n are the states after each sequence's last step.
+// Undefined: all have T.
 
 /// Elman's network.
 class RNN : public RecurrentLayer {

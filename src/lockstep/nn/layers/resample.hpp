@@ -10,8 +10,8 @@
 
 namespace lockstep::nn {
 
-/// x[N, C, ...] of `dims` spatial dimensions with elements put around them: the same number
-/// everywhere, or (before, behind) of the last dimension, then of the one before it ...
+/// x[N, C, ...] of `dims` spatial dimensions, padded: by the same number everywhere, or by (before,
+/// after) of the last dimension, then of the one before it ...
 template <PadMode mode, std::size_t dims>
 class PadLayer : public Module {
  public:

@@ -9,7 +9,7 @@ class Flatten : public Module {
   Variable forward(const Variable& x) override;
 };
 
-/// Dimension `dim` of x cut into `sizes`, whose product it is.
+/// Dimension `dim` of x split into `sizes`, whose product is its extent.
 class Unflatten : public Module {
  public:
   Unflatten(int dim, const Shape& sizes) : dim_(dim), sizes_(sizes) {}

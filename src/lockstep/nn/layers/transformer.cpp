@@ -96,7 +96,7 @@ Variable TransformerDecoderLayer::forward(const Variable& tgt, const Variable& m
 }
 
 Variable TransformerDecoderLayer::forward(const Variable&) {
-  throw Error("TransformerDecoderLayer needs a memory: call forward(tgt, memory)");
+  throw Error("TransformerDecoderLayer needs the encoder's output: call forward(tgt, memory)");
 }
 
 TransformerDecoder::TransformerDecoder(std::int64_t num_layers, std::int64_t d_model,
@@ -122,7 +122,7 @@ Variable TransformerDecoder::forward(const Variable& tgt, const Variable& memory
 }
 
 Variable TransformerDecoder::forward(const Variable&) {
-  throw Error("TransformerDecoder needs a memory: call forward(tgt, memory)");
+  throw Error("TransformerDecoder needs the encoder's output: call forward(tgt, memory)");
 }
 
 }  // namespace lockstep::nn

@@ -15,9 +15,10 @@ class MultiheadAttention;
 
 /// One block of a transformer encoder, x[B,T,E] -> [B,T,E], normalised before each part:
 ///   x = x + self_attn(norm1(x));  x = x + linear2(gelu(linear1(norm2(x))))
-/// Parameters as PyTorch's nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward,
-/// activation="gelu", batch_first=True, norm_first=True) names and begins them. Its dropout layers
-/// are here too, after self_attn, gelu and linear2, but none acts on the attention's probabilities.
+/// Parameters have the names and the initialization of PyTorch's
+/// nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward, activation="gelu", batch_first=True,
+/// norm_first=True). It has the same dropout layers after self_attn, gelu and linear2, but none on
+/// the attention's probabilities.
 class TransformerEncoderLayer : public Module {
  public:
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, std::int64_t dim_feedforward,
@@ -51,11 +52,11 @@ struct TransformerDecoderOptions {
   bool norm_first = false;  ///< normalise before each part instead of behind it
 };
 
-/// What the positions of a decoder may look at.
+/// The masks of a decoder's attention.
 struct DecoderMasks {
-  bool tgt_is_causal = false;      ///< position i of the target sees those up to i
+  bool tgt_is_causal = false;      ///< position i of the target attends to positions up to i
   Tensor tgt_key_padding_mask;     ///< bool [B,T], true: nobody sees this one; or undefined
-  Tensor memory_key_padding_mask;  ///< bool [B,S], likewise of the memory
+  Tensor memory_key_padding_mask;  ///< bool [B,S], the same for the encoder's output
 };
 
 /// One block of a transformer decoder (Vaswani et al. 2017): attention of the target tgt[B,T,E] to
@@ -81,8 +82,8 @@ class TransformerDecoderLayer : public Module {
   std::shared_ptr<Dropout> dropout_, dropout1_, dropout2_, dropout3_;
 };
 
-/// `num_layers` such blocks, called layers.0, layers.1, ..., each begun anew, and, if `norm`, a
-/// LayerNorm of that name behind them.
+/// `num_layers` such blocks, called layers.0, layers.1, ..., each with its own initialization, and,
+/// if `norm`, a final LayerNorm of that name.
 class TransformerDecoder : public Module {
  public:
   TransformerDecoder(std::int64_t num_layers, std::int64_t d_model, std::int64_t nhead,

@@ -194,7 +194,7 @@ GptCache::GptCache(const Gpt& model) : context_(model.options().context) {
   const Tensor& like = model.parameters().front().data();
   const DType dtype = like.dtype();
   if (is_half(dtype)) {
-    throw InputError("tokens are sampled by a gpt in f32 or f64, and this one's parameters are " +
+    throw InputError("a gpt samples tokens in f32 or f64, and this one's parameters are " +
                      std::string(name_of(dtype)) + ": convert it with to(DType::f32)");
   }
   for (std::int64_t i = 0; i < options.depth; ++i) {
@@ -247,7 +247,7 @@ Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
   const NoGradGuard no_grad;
   const ModeGuard evaluating(*this, false);
   const std::int64_t n = tokens.numel(), seen = cache.length_;
-  if (n == 0) throw ShapeError("next_logits needs one token at least");
+  if (n == 0) throw ShapeError("next_logits needs at least one token");
   Variable x = embedded(Variable(tokens.reshape({1, n})), seen);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     x = blocks_[i]->next(x, cache.projected_[i], seen);
@@ -260,7 +260,8 @@ Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
 std::shared_ptr<Module> GptDeckOptions::make(const ModelFit& fit) const {
   if (fit.has_numbers()) {
     throw InputError(
-        "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = \"tokens\" "
+        "model.kind = \"gpt\" trains on tokens, but the data are numbers. Use data.kind = "
+        "\"tokens\" "
         "with the program gpt, or another model.kind.");
   }
   const std::int64_t tokens = fit.sample.dims() == 1 ? fit.sample[0] : 0;
@@ -282,16 +283,16 @@ std::shared_ptr<Module> GptDeckOptions::make(const ModelFit& fit) const {
 void declare(DeckTable& table, GptDeckOptions& options) {
   declare_width_depth_and_heads(table, options, "blocks");
   table.key("context", options.context,
-            {.doc = "positions, the most tokens that are seen at a time; 0: data.context",
+            {.doc = "positions, the largest number of tokens in one sample; 0: data.context",
              .unit = "tokens",
              .min = 0});
-  table.key("residual_dropout", options.residual_dropout,
-            {.doc = "probability of dropout behind the embeddings and the two projections of each "
-                    "block",
-             .min = 0.0,
-             .max = 0.99});
+  table.key(
+      "residual_dropout", options.residual_dropout,
+      {.doc = "dropout probability after the embeddings and the two projections of each block",
+       .min = 0.0,
+       .max = 0.99});
   table.key("recompute", options.recompute,
-            {.doc = "keep only each block's input and compute the block again in backward: less "
+            {.doc = "keep only each block's input and recompute the block in backward: less "
                     "memory, a third more arithmetic, the same bits"});
 }
 

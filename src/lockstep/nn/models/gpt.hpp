@@ -13,7 +13,7 @@ class Gpt;
 class GptBlock;
 
 struct GptOptions {
-  std::int64_t vocabulary = 50257;  ///< tokens that there are
+  std::int64_t vocabulary = 50257;  ///< tokens in the cache
   std::int64_t context = 1024;      ///< positions, the most tokens that are seen at a time
   std::int64_t width = 768;         ///< features of a token
   std::int64_t depth = 12;          ///< blocks
@@ -22,8 +22,8 @@ struct GptOptions {
   bool recompute = false;           ///< backward computes each block again: Recomputed
 };
 
-/// What a Gpt keeps of the tokens that it has seen, so that they need not be computed again for the
-/// next ones: query, key and value of each in every block. For one sequence.
+/// The cache of a Gpt, so that tokens already seen need not be computed again: query, key and value
+/// of each token in every block. For one sequence.
 class GptCache {
  public:
   /// Throws InputError for a model whose parameters have 16 bits.
@@ -58,8 +58,8 @@ class Gpt : public Module {
   /// The cross-entropy of target[B,T] under these logits, which are never whole.
   [[nodiscard]] Variable loss(const Variable& tokens, const Tensor& target,
                               const LossOptions& options = {});
-  /// The logits [vocabulary] of what follows `tokens` (i64 [n], at least one and at most
-  /// cache.room()), which follow those in the cache and are added to it. Records no gradient;
+  /// The logits [vocabulary] of the token after `tokens` (i64 [n], at least one and at most
+  /// cache.room()); `tokens` follow those in the cache and are added to it. Records no gradient;
   /// dropout does not act.
   [[nodiscard]] Tensor next_logits(const Tensor& tokens, GptCache& cache);
 

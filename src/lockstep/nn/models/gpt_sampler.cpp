@@ -16,15 +16,15 @@ constexpr std::uint64_t text_stream = std::uint64_t{0x54455854} << 32U;
 
 const SamplingOptions& checked(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
-    throw InputError("the temperature must be a number from 0 on, not " +
+    throw InputError("the temperature must be 0 or more, not " +
                      std::to_string(options.temperature));
   }
   if (options.top_k < 0) {
-    throw InputError("top_k counts tokens, and 0 stands for all: it cannot be " +
+    throw InputError("top_k is a number of tokens (0: all); it cannot be " +
                      std::to_string(options.top_k));
   }
   if (!(options.top_p > 0.0 && options.top_p <= 1.0)) {
-    throw InputError("top_p is a probability above 0, and 1 stands for all tokens: it cannot be " +
+    throw InputError("top_p is a probability above 0 (1: all tokens); it cannot be " +
                      std::to_string(options.top_p));
   }
   return options;
@@ -55,13 +55,14 @@ GptSampler::GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t>
   if (options.vocabulary < 0 || options.vocabulary > model_->options().vocabulary) {
     throw InputError("the tokenizer has " + std::to_string(options.vocabulary) +
                      " tokens, more than the model's " +
-                     std::to_string(model_->options().vocabulary) + ": it is not this model's");
+                     std::to_string(model_->options().vocabulary) +
+                     ": it belongs to another model");
   }
-  if (text.empty()) throw InputError("a text to go on from needs one token at least");
+  if (text.empty()) throw InputError("the prompt needs at least one token");
   const std::int64_t vocabulary = model_->options().vocabulary;
   for (const std::int64_t token : text) {
     if (token >= 0 && token < vocabulary) continue;
-    throw InputError("the text has a token " + std::to_string(token) +
+    throw InputError("the prompt has a token " + std::to_string(token) +
                      ", outside the model's vocabulary of " + std::to_string(vocabulary));
   }
 }
@@ -93,7 +94,9 @@ std::int64_t GptSampler::choose(std::span<const float> logits) {
     return x != y ? x > y : a < b;
   };
   if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); }))
-    throw Error("the model's logits are not numbers: were its weights trained to the end?");
+    throw Error(
+        "the model's logits are NaN: has its training diverged, or are its weights not those of a "
+        "trained model?");
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
   const std::size_t all = order_.size();
   const std::size_t kept = options_.temperature == 0 ? 1

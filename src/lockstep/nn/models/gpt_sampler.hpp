@@ -11,19 +11,21 @@ namespace lockstep::nn {
 
 struct SamplingOptions {
   double temperature = 1.0;  ///< the logits are divided by it; 0: always the likeliest token
-  std::int64_t top_k = 0;    ///< only the so many likeliest tokens; 0: all
+  std::int64_t top_k = 0;    ///< sample from the k most likely tokens only; 0: all
   /// Of these, at this temperature, only the likeliest that together have this probability at
   /// least: nucleus sampling (Holtzman et al. 2020, arXiv:1904.09751); 1: all.
   double top_p = 1.0;
-  /// Only tokens below it, where a model knows more than its tokenizer; 0: all.
+  /// Only tokens below it are sampled, for a model with a larger vocabulary than its tokenizer; 0:
+  /// all.
   std::int64_t vocabulary = 0;
   std::uint64_t seed = 0;
-  std::uint64_t number = 0;  ///< of the sample among those of one seed: each draws its own numbers
+  std::uint64_t number =
+      0;  ///< index of the sample among those of one seed: each has its own random numbers
 };
 
-/// Continues a text token by token: what follows is a function of the model, the text and the
-/// options alone. A token costs one token's products and a look at those before it, which are kept
-/// (GptCache); when the model's context is full, its second half is kept and computed anew.
+/// Continues a text token by token: the continuation depends only on the model, the text and the
+/// options. A token costs its own products and attention to earlier tokens, which are cached
+/// (GptCache); when the model's context is full, its second half is kept and recomputed.
 class GptSampler {
  public:
   /// `model` must live as long. Throws InputError for an empty text, tokens outside the vocabulary,
@@ -32,7 +34,7 @@ class GptSampler {
   GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t> text,
              const SamplingOptions& options);
 
-  /// The next token, which becomes part of the text. Throws Error where the model gives NaN.
+  /// The next token, which becomes part of the text. Throws Error if the model returns NaN.
   [[nodiscard]] std::int64_t next();
 
  private:
@@ -41,7 +43,7 @@ class GptSampler {
   std::shared_ptr<Gpt> model_;
   SamplingOptions options_;
   GptCache cache_;
-  std::vector<std::int64_t> text_;  ///< its end: what the context may hold
+  std::vector<std::int64_t> text_;  ///< its end: the part that fits the context
   std::size_t seen_ = 0;            ///< of text_, in the cache
   PhiloxSequence random_;
   std::vector<std::int64_t> order_;  ///< tokens, the likeliest first as far as needed

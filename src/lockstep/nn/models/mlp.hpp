@@ -10,7 +10,7 @@
 
 namespace lockstep::nn {
 
-/// What follows each hidden Linear of an mlp, or convolution of a unet, in this order.
+/// The layers after each hidden Linear of an mlp, or convolution of a unet, in this order.
 struct MlpLayers {
   enum class Norm : std::uint8_t { none, batch, layer } norm = Norm::none;
   enum class Activation : std::uint8_t { relu, gelu, silu, tanh, sigmoid };
@@ -18,11 +18,11 @@ struct MlpLayers {
   double dropout = 0.0;  ///< probability; 0: no layer
 };
 
-/// Puts the activation at the end of `model`, as "relu1" where `at` is "1".
+/// Appends the activation to `model`, as "relu1" if `at` is "1".
 void push_activation(Sequential& model, MlpLayers::Activation activation, const std::string& at);
 
-/// Flatten, then for each hidden size Linear and what `layers` says, Linear to `outputs`, and the
-/// head's log-softmax. Parameters fc1, norm1, fc2, ... Throws InputError for more than 10,000
+/// Flatten, then for each hidden size Linear and the layers in `layers`, Linear to `outputs`, and
+/// the head's log-softmax. Parameters fc1, norm1, fc2, ... Throws InputError for more than 10,000
 /// hidden layers.
 [[nodiscard]] std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
                                               const std::vector<std::int64_t>& hidden,
@@ -31,7 +31,7 @@ void push_activation(Sequential& model, MlpLayers::Activation activation, const 
 
 struct MlpOptions {
   std::vector<std::int64_t> hidden{512, 256};  ///< features of each hidden layer
-  MlpLayers layers;                            ///< what follows each of them
+  MlpLayers layers;                            ///< the layers after each of them
 
   [[nodiscard]] std::shared_ptr<Module> make(const ModelFit& fit) const;
 };

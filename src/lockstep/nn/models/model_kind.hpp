@@ -11,7 +11,7 @@
 
 namespace lockstep::nn {
 
-/// What a model must fit.
+/// The sizes that a model must fit.
 struct ModelFit {
   Shape sample;  ///< without the batch dimension
   Shape output;  ///< [classes], of each token for gpt, or values of any shape
@@ -27,17 +27,17 @@ struct ModelFit {
   void expect_numbers() const;
 };
 
-/// Options of a kind of model that make it: make(fit) throws InputError for what does not fit.
+/// The options of a kind of model, which make it: make(fit) throws InputError if they do not fit.
 template <class Options>
 concept ModelMaker = DeclaredOptions<Options> &&
     requires(const Options& options, const ModelFit& fit) {
   { options.make(fit) } -> std::convertible_to<std::shared_ptr<Module>>;
 };
 
-/// Models by what a deck calls them.
+/// Models by their names in decks.
 using ModelKinds = Kinds<std::shared_ptr<Module>(const ModelFit&)>;
 
-/// All that `[model] kind` can be: Lockstep's own, then those of register_model.
+/// All values of `[model] kind`: Lockstep's own, then those of register_model.
 [[nodiscard]] ModelKinds& model_kinds();
 
 /// The options of one of them: an MlpOptions, a UNetOptions ... By default the convnet's.
@@ -49,9 +49,9 @@ void add_model(ModelKinds& kinds, std::string name, std::string doc) {
                      [](const Options& options, const ModelFit& fit) { return options.make(fit); });
 }
 
-/// Makes a model of one's own known to decks, as `kind = "name"`, and to make_model:
+/// Makes a user-defined model known to decks, as `kind = "name"`, and to make_model:
 ///   nn::register_model<HighwayOptions>("highway", "linear layers with gates");
-/// Once a process, before a deck is read or options are used. `doc` is one line for the reference.
+/// Once a process, before a deck is read or options are used. `doc` is its line in the reference.
 /// Throws Error if the name, or the options, are another kind's.
 template <ModelMaker Options>
 void register_model(std::string name, std::string doc) {

@@ -128,7 +128,7 @@ std::shared_ptr<Module> transformer(const Shape& sample, std::int64_t outputs,
   expect_positive("model transformer", "heads", options.heads);
   expect_positive("model transformer", "width", options.width);
   if (options.patch.empty() || options.patch.size() > 2)
-    throw InputError("model transformer: model.patch is one side for both, or height and width");
+    throw InputError("model transformer: model.patch is one side length, or height and width");
   const bool row = sample.dims() == 1, image = sample.dims() == 3;
   if (options.vocabulary > 0 && !(row && sample.numel() > 0)) {
     throw InputError("model transformer looks up samples [tokens], not of shape " +
@@ -164,14 +164,14 @@ std::shared_ptr<Module> TransformerOptions::make(const ModelFit& fit) const {
 void declare(DeckTable& table, TransformerOptions& options) {
   declare_width_depth_and_heads(table, options, "encoder layers");
   table.key("vocabulary", options.vocabulary,
-            {.doc = "samples are indices below this, each looked up (with data.indices = true); 0: "
-                    "they are numbers",
+            {.doc = "number of indices in the embedding table (with data.indices = true); 0: "
+                    "samples are numbers",
              .min = 0});
   table.key("feedforward", options.feedforward,
-            {.doc = "features inside each feed-forward part; 0: 4 width", .min = 0});
+            {.doc = "hidden features of each feed-forward block; 0: 4 width", .min = 0});
   table.key("patch", options.patch,
-            {.doc = "height and width of a patch, or one for both; divisors of the image's, 0: all "
-                    "of it; a sequence [T, F] has [1, 0]",
+            {.doc = "height and width of a patch, or one number for both; they divide the image's, "
+                    "0: the whole side; a sequence [T, F] has [1, 0]",
              .unit = "pixels",
              .min = 0});
   table.key("encoder_dropout", options.encoder_dropout,

@@ -112,7 +112,7 @@ std::shared_ptr<Module> unet(const Shape& sample, std::int64_t output_channels,
     if (sample[d] % factor == 0) continue;
     throw InputError("model unet halves the extents of " + to_string(sample) + " " +
                      std::to_string(options.levels) + " times (model.levels), but " +
-                     std::to_string(sample[d]) + " is no multiple of " + std::to_string(factor) +
+                     std::to_string(sample[d]) + " is not a multiple of " + std::to_string(factor) +
                      ". Use fewer levels.");
   }
   if (options.layers.dropout > 0.0)
@@ -140,14 +140,15 @@ std::shared_ptr<Module> UNetOptions::make(const ModelFit& fit) const {
 
 void declare(DeckTable& table, UNetOptions& options) {
   table.key("channels", options.channels,
-            {.doc = "channels at full resolution, twice as many a level", .min = 1});
+            {.doc = "channels at full resolution, doubled per level", .min = 1});
   table.key("levels", options.levels,
-            {.doc = "halvings of height, width and depth; 0: a row of convolutions",
+            {.doc = "number of times height, width and depth are halved; 0: convolutions at full "
+                    "resolution only",
              .min = 0,
              .max = 10});
   declare_norm_and_activation(
       table, options.layers,
-      "normalisation behind each hidden layer; layer is GroupNorm of one group");
+      "normalization after each hidden layer; layer is GroupNorm of one group");
 }
 
 }  // namespace lockstep::nn

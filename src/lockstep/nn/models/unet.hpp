@@ -11,7 +11,7 @@ struct UNetOptions {
   static constexpr std::int64_t most_levels = 10;
   std::int64_t channels = 16;  ///< of the convolutions at full resolution; twice as many a level
   std::int64_t levels = 2;     ///< halvings of the extents; 0: a row of convolutions
-  MlpLayers layers;            ///< what follows each hidden convolution; no dropout
+  MlpLayers layers;            ///< the layers after each hidden convolution; no dropout
 
   [[nodiscard]] std::shared_ptr<Module> make(const ModelFit& fit) const;
 };

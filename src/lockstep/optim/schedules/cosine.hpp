@@ -18,7 +18,9 @@ struct CosineAnnealingLR {
 
 inline void declare(DeckTable& table, CosineAnnealingLR& options) {
   table.key("t_max", options.t_max,
-            {.doc = "units from optimizer.lr down to eta_min", .unit = unit_key, .min = 1});
+            {.doc = "units in which the rate falls from optimizer.lr to eta_min",
+             .unit = unit_key,
+             .min = 1});
   table.key("eta_min", options.eta_min, {.doc = "the lowest learning rate", .min = 0.0});
   declare(table, options.warmup);
 }

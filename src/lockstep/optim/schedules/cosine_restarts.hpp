@@ -7,7 +7,7 @@ namespace lockstep::optim {
 /// restarts, t_0 t_mult^n. Source: Loshchilov, Hutter 2017 (arXiv:1608.03983).
 struct CosineAnnealingWarmRestarts {
   std::int64_t t_0 = 10;    ///< units up to the first restart
-  std::int64_t t_mult = 1;  ///< each run is so many times as long as the last
+  std::int64_t t_mult = 1;  ///< factor by which each cycle is longer than the one before
   double eta_min = 0.0;     ///< the lowest rate
   LinearWarmup warmup;
 
@@ -27,7 +27,7 @@ inline void declare(DeckTable& table, CosineAnnealingWarmRestarts& options) {
   table.key("t_0", options.t_0,
             {.doc = "units up to the first restart", .unit = unit_key, .min = 1});
   table.key("t_mult", options.t_mult,
-            {.doc = "how many times as long as the last each run is", .min = 1});
+            {.doc = "factor by which each cycle is longer than the one before", .min = 1});
   table.key("eta_min", options.eta_min, {.doc = "the lowest learning rate", .min = 0.0});
   declare(table, options.warmup);
 }

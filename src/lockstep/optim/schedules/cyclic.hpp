@@ -14,8 +14,8 @@ struct CyclicLR {
 
   double max_lr = 0.0;               ///< the highest rate; the base rate is the lowest
   std::int64_t step_size_up = 2000;  ///< units in which the rate rises
-  std::int64_t step_size_down = 0;   ///< in which it falls; 0: as many
-  Mode mode = Mode::triangular;      ///< what becomes of the cycles' height
+  std::int64_t step_size_down = 0;   ///< in which it falls; 0: as many as it rises
+  Mode mode = Mode::triangular;      ///< how the cycles' amplitude changes
   double gamma = 1.0;                ///< exp_range: factor of the height a unit
   bool cycle_momentum = true;        ///< move the momentum against the rate
   double base_momentum = 0.8;        ///< momentum at the highest rate
@@ -62,14 +62,15 @@ inline void declare(DeckTable& table, CyclicLR& options) {
   table.key("step_size_up", options.step_size_up,
             {.doc = "units in which the rate rises", .unit = unit_key, .min = 1});
   table.key("step_size_down", options.step_size_down,
-            {.doc = "units in which it falls; 0: as many", .unit = unit_key, .min = 0});
+            {.doc = "units in which it falls; 0: as many as it rises", .unit = unit_key, .min = 0});
   table.choice("mode", options.mode,
                {{"triangular", Mode::triangular},
                 {"triangular2", Mode::triangular2},
                 {"exp_range", Mode::exp_range}},
-               "cycles keep their height, halve it, or lose it by gamma a unit");
-  table.key("gamma", options.gamma,
-            {.doc = "mode exp_range: factor of the height a unit", .min = 0.0, .above_min = true});
+               "whether cycles keep their amplitude, halve it, or multiply it by gamma each unit");
+  table.key(
+      "gamma", options.gamma,
+      {.doc = "mode exp_range: factor of the amplitude per unit", .min = 0.0, .above_min = true});
   declare_cycle_of_momentum(table, options);
   declare(table, options.warmup);
 }

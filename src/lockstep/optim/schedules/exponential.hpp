@@ -5,7 +5,7 @@ namespace lockstep::optim {
 
 /// B gamma^k.
 struct ExponentialLR {
-  double gamma = 0.1;  ///< factor of each unit
+  double gamma = 0.1;  ///< factor per unit
   LinearWarmup warmup;
 
   [[nodiscard]] double lr(double base_lr, std::int64_t k) const {
@@ -14,7 +14,7 @@ struct ExponentialLR {
 };
 
 inline void declare(DeckTable& table, ExponentialLR& options) {
-  table.key("gamma", options.gamma, {.doc = "factor of each unit", .min = 0.0, .above_min = true});
+  table.key("gamma", options.gamma, {.doc = "factor per unit", .min = 0.0, .above_min = true});
   declare(table, options.warmup);
 }
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::optim {
 
-// What several kinds of schedules need.
+// Common parts of several kinds of schedules.
 
 /// The unit of lengths, for a key's declaration.
 inline constexpr std::string_view unit_key = "schedule.unit";

@@ -10,8 +10,8 @@ namespace lockstep::optim {
 
 /// B gamma^(number of milestones <= k).
 struct MultiStepLR {
-  std::vector<std::int64_t> milestones;  ///< units after which the rate falls, ascending
-  double gamma = 0.1;                    ///< factor of each fall
+  std::vector<std::int64_t> milestones;  ///< units after which the rate is reduced, ascending
+  double gamma = 0.1;                    ///< factor of each reduction
   LinearWarmup warmup;
 
   void fit(const ScheduledRun&) const {
@@ -33,9 +33,11 @@ struct MultiStepLR {
 };
 
 inline void declare(DeckTable& table, MultiStepLR& options) {
-  table.key("milestones", options.milestones,
-            {.doc = "units after which the rate falls, ascending", .unit = unit_key, .min = 1});
-  table.key("gamma", options.gamma, {.doc = "factor of each fall", .min = 0.0, .above_min = true});
+  table.key(
+      "milestones", options.milestones,
+      {.doc = "units after which the rate is reduced, ascending", .unit = unit_key, .min = 1});
+  table.key("gamma", options.gamma,
+            {.doc = "factor of each reduction", .min = 0.0, .above_min = true});
   declare(table, options.warmup);
 }
 

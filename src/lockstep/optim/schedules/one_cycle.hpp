@@ -16,7 +16,7 @@ struct OneCycleLR {
   std::int64_t total = 0;         ///< units; 0: the whole run
   double pct_start = 0.3;         ///< share of the total in which the rate rises
   double div_factor = 25.0;       ///< base rate, the highest, over the first rate
-  double final_div_factor = 1e4;  ///< first rate over the last rate
+  double final_div_factor = 1e4;  ///< first rate relative to the last rate
   bool cycle_momentum = true;     ///< move the momentum against the rate
   double base_momentum = 0.85;    ///< momentum at the highest rate
   double max_momentum = 0.95;     ///< momentum at the lowest rate
@@ -28,7 +28,7 @@ struct OneCycleLR {
     if (rising > 1.0 && rising < number(total)) return;
     refuse_schedule("one_cycle over " + std::to_string(total) + " " + run.unit_name() +
                     "s with pct_start = " + text_of(pct_start) +
-                    " has no time to rise and fall: it needs pct_start * total above 1 and "
+                    " leaves no units to rise and fall: pct_start * total must be above 1 and "
                     "pct_start below 1. Count steps with unit = \"step\", train longer, or set "
                     "pct_start.");
   }
@@ -62,9 +62,9 @@ inline void declare(DeckTable& table, OneCycleLR& options) {
              .max = 1.0,
              .above_min = true});
   table.key("div_factor", options.div_factor,
-            {.doc = "optimizer.lr, the highest rate, over the first", .min = 1.0});
+            {.doc = "optimizer.lr (the highest rate) relative to the first rate", .min = 1.0});
   table.key("final_div_factor", options.final_div_factor,
-            {.doc = "first rate over the last", .min = 1.0});
+            {.doc = "first rate relative to the last", .min = 1.0});
   declare_cycle_of_momentum(table, options);
 }
 

@@ -14,9 +14,9 @@ struct PolynomialLR {
   void fit(const ScheduledRun& run) {
     if (total == 0) total = run.length - warmup.units;
     if (total >= 1) return;
-    refuse_schedule("warmup = " + std::to_string(warmup.units) +
-                    " leaves nothing of the run for the polynomial. Lower warmup, or train "
-                    "longer.");
+    refuse_schedule(
+        "warmup = " + std::to_string(warmup.units) +
+        " leaves no part of the run for the polynomial. Lower warmup, or train longer.");
   }
   [[nodiscard]] double lr(double base_lr, std::int64_t k) const {
     return base_lr * std::pow(1.0 - number(std::min(k, total)) / number(total), power);
@@ -26,7 +26,7 @@ struct PolynomialLR {
 inline void declare(DeckTable& table, PolynomialLR& options) {
   table.key("power", options.power, {.doc = "of what is left", .min = 0.0});
   table.key("total", options.total,
-            {.doc = "units of the fall behind the warm-up; 0: of the whole run",
+            {.doc = "units of the decay after the warm-up; 0: the rest of the run",
              .unit = unit_key,
              .min = 0});
   declare(table, options.warmup);

@@ -7,8 +7,8 @@ namespace lockstep::optim {
 
 /// B gamma^floor(k / step_size).
 struct StepLR {
-  std::int64_t step_size = 30;  ///< units between two falls
-  double gamma = 0.1;           ///< factor of each fall
+  std::int64_t step_size = 30;  ///< units between two reductions
+  double gamma = 0.1;           ///< factor of each reduction
   LinearWarmup warmup;
 
   void fit(const ScheduledRun&) const { expect_at_least("step_size", step_size, 1); }
@@ -22,8 +22,9 @@ struct StepLR {
 
 inline void declare(DeckTable& table, StepLR& options) {
   table.key("step_size", options.step_size,
-            {.doc = "units between two falls", .unit = unit_key, .min = 1});
-  table.key("gamma", options.gamma, {.doc = "factor of each fall", .min = 0.0, .above_min = true});
+            {.doc = "units between two reductions", .unit = unit_key, .min = 1});
+  table.key("gamma", options.gamma,
+            {.doc = "factor of each reduction", .min = 0.0, .above_min = true});
   declare(table, options.warmup);
 }
 

@@ -33,7 +33,7 @@ inline void declare(DeckTable& table, WarmupCosine& options) {
       "total", options.total,
       {.doc = "units of the whole schedule; 0: of the whole run", .unit = unit_key, .min = 0});
   table.key("min_factor", options.min_factor,
-            {.doc = "last rate over optimizer.lr", .min = 0.0, .max = 1.0});
+            {.doc = "last rate relative to optimizer.lr", .min = 0.0, .max = 1.0});
 }
 
 }  // namespace lockstep::optim

@@ -13,7 +13,7 @@
 // The loops that element and row kernels are made of.
 
 // Everything that a loop over elements calls is inlined into it, however long: a call that is left
-// keeps the loop from becoming vectors. (nvcc's front end does without: not tried there.)
+// keeps the loop from becoming vectors. (With nvcc's front end it is not needed: untested.)
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #define LOCKSTEP_FLATTEN __attribute__((flatten))
 #else
@@ -24,9 +24,9 @@ namespace lockstep {
 
 namespace detail {
 
-/// The loop itself, within whoever calls it. On the host it is one of the language, which tells
-/// Kokkos' tools what parallel_for would: that asks twice for a tool, 220 instructions a kernel in
-/// Kokkos 3.4, and from 4 on lets one thread in at a time; with CUDA it needs a GPU.
+/// The loop itself, inlined into its caller. On the host it is a plain loop that reports to Kokkos'
+/// tools what parallel_for would report: parallel_for checks twice for a tool (220 instructions a
+/// kernel in Kokkos 3.4), from version 4 on admits one thread at a time, and with CUDA needs a GPU.
 template <class Space, class F>
 void for_each_here(const char* label, const Space& space, std::int64_t n, const F& f) {
   if constexpr (is_host_space<Space>) {
@@ -79,8 +79,7 @@ struct ForEach {
 }  // namespace detail
 
 /// f(i) for i in [0, n), on the device that this thread launches to. `label` is a static string
-/// that a profiler shows. On a device the call returns before f has run: f holds what it needs by
-/// value.
+/// that a profiler shows. On a device the call returns before f has run: f must capture by value.
 template <class Space, class F>
 void for_each(const char* label, const Space& space, std::int64_t n, const F& f) {
   if (n > 0) detail::launch_or_hand_over<Space, detail::ForEach>(label, space, n, f);
@@ -105,10 +104,10 @@ void for_each_element(const char* label, const Space& space, std::int64_t n, con
 template <std::size_t k>
 using Constant = std::integral_constant<std::size_t, k>;
 
-/// What a row kernel may do across the elements of its row. On the host: loops with a fixed number
-/// of partial sums, so that the order of a sum, and with it its bits, is the same for every vector
-/// width. On a device: a team. The host's members are KOKKOS_FUNCTIONs because a KOKKOS_LAMBDA,
-/// which nvcc compiles for both, calls them.
+/// Operations of a row kernel across the elements of its row. On the host: loops with a fixed
+/// number of partial sums, so that the order of a sum, and with it its bits, is the same for every
+/// vector width. On a device: a team. The host's members are KOKKOS_FUNCTIONs because a
+/// KOKKOS_LAMBDA, which nvcc compiles for both, calls them.
 template <class Space>
 class Lanes;
 
@@ -122,11 +121,11 @@ class Lanes<Space> {
   [[nodiscard]] KOKKOS_FUNCTION Lanes of_width(std::int64_t width) const { return Lanes(width); }
 
   /// For a pass that finds its own row in cache: its sum or max asks meanwhile for `row`, the next
-  /// one (its address need not exist). Memory would be idle, for the processor looks ahead only in
-  /// what is read. Share of a plain loop's speed without and with it, the better of 2 rounds in
-  /// turn: layer_norm 0.82 and 0.96 for 1024 floats, 0.65 and 0.71 for 4096; softmax for 4096 0.74
-  /// and 0.79, log_softmax 0.57 and 0.75, both for 1024 within their scatter. Rows below 2 KiB are
-  /// left to the processor.
+  /// one (its address need not exist). Without it memory would be idle, because the processor
+  /// prefetches only data that is read. Share of a plain loop's speed without and with it, the
+  /// better of 2 rounds in turn: layer_norm 0.82 and 0.96 for 1024 floats, 0.65 and 0.71 for 4096;
+  /// softmax for 4096 0.74 and 0.79, log_softmax 0.57 and 0.75, both for 1024 within their scatter.
+  /// Rows below 2 KiB are left to the processor.
   template <class T>
   [[nodiscard]] KOKKOS_FUNCTION Lanes fetching(const T* row) const {
     Lanes result(*this);
@@ -185,10 +184,10 @@ class Lanes<Space> {
   }
 
   /// rows[k][c] = f(k, c) for every column and k = 0, ..., n - 1 (as constants, in this order for
-  /// each column). With `around`, as far as the processor can, past the caches: for a result that
-  /// is larger than they are, whose lines would only be fetched to be overwritten. Share of a plain
-  /// loop's speed without and with it, 4096 floats: layer_norm 0.65 and 0.98, log_softmax 0.75 and
-  /// 0.92. Rows below 8 KiB are not worth the wait at their end (0.93 and 0.87 for 1024).
+  /// each column). With `around`, stores bypass the caches as far as the processor can: for a
+  /// result larger than the caches, whose lines would be fetched only to be overwritten. Share of a
+  /// plain loop's speed without and with it, 4096 floats: layer_norm 0.65 and 0.98, log_softmax
+  /// 0.75 and 0.92. Rows below 8 KiB are not worth the wait at their end (0.93 and 0.87 for 1024).
   template <class T, std::size_t n, class F>
   KOKKOS_FUNCTION LOCKSTEP_FLATTEN void write(const std::array<T*, n>& rows, bool around,
                                               const F& f) const {

@@ -1,6 +1,6 @@
 #pragma once
-// How routines of the host run for tensors of a simulated device, too: what calls oneDNN or the
-// BLAS, and loops over addresses that no GPU would run.
+// Runs host routines for tensors of a simulated device too: calls of oneDNN or the BLAS, and loops
+// over addresses that no GPU would run.
 #include <cstdint>
 #include <initializer_list>
 #include <tuple>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// What a routine of the host holds of a tensor: where its elements are, and what they are. It owns
+/// A host routine's view of a tensor: the address of its elements, and their description. It owns
 /// nothing, so that work which runs late keeps no memory from being used again. Of no tensor:
 /// defined() is false.
 class HostArray {
@@ -37,16 +37,16 @@ class HostArray {
 };
 
 namespace detail {
-/// The device of those that are defined, one at least. Throws ShapeError, naming the operation, if
-/// they are on several.
+/// The device of the defined tensors; at least one must be defined. Throws ShapeError, naming the
+/// operation, if they are on several.
 [[nodiscard]] Device common_device(const char* name, std::initializer_list<const Tensor*> tensors);
-/// The same, and throws for a GPU, or what stands in for one (MathStandIn).
+/// The same, and throws for a GPU or its stand-in (MathStandIn).
 [[nodiscard]] Device device_of_task(const char* name, std::initializer_list<const Tensor*> tensors);
 
 template <class F, class... Tensors>
 [[gnu::noinline]] void hand_over_task(const char* name, const F& f, const Tensors&... tensors) {
   static_assert(std::is_trivially_destructible_v<std::decay_t<F>>,
-                "a task holds no tensor, and owns nothing");
+                "a task must own nothing: pass its tensors as arguments");
   const LaunchScope scope(current_stream(device_of_task(name, {&tensors...})));
   const auto late = [f, arrays = std::tuple(HostArray(tensors)...), precision = product_precision(),
                      threads = math_threads()] {
@@ -59,10 +59,10 @@ template <class F, class... Tensors>
 }  // namespace detail
 
 /// f(HostArray(tensors)...): at once for tensors of the host; behind the current stream of a
-/// simulated device, and then late. So f holds what else it needs by value, no tensor among it, and
-/// makes what memory it needs itself, on the host. Throws ShapeError for tensors of several
-/// devices, and for a GPU, which has no such kernel: the sentence begins with `name`, a static
-/// string. An undefined tensor is an array that is not defined.
+/// simulated device, and then late. So f must capture other values by value, capture no tensor, and
+/// allocate its own host memory. Throws ShapeError for tensors of several devices, and for a GPU,
+/// which has no such kernel: the sentence begins with `name`, a static string. An undefined tensor
+/// is an array that is not defined.
 template <class F, class... Tensors>
 void host_task(const char* name, const F& f, const Tensors&... tensors) {
   if (((tensors.device().type == DeviceType::host) && ...)) {

@@ -15,8 +15,8 @@ inline Shape around(const Shape& shape, int dim) {
   return {outer, shape[d], inner};
 }
 
-/// Element c of row r; a row's elements are `inner` apart, or, where the compiler may know it, side
-/// by side.
+/// Element c of row r; a row's elements are `inner` apart, or, if that is known at compile time,
+/// contiguous.
 template <class T, class Space, bool contiguous>
 struct Rows {
   using View = decltype(flat_view<Space, T>(Tensor()));

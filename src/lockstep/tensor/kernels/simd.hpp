@@ -1,7 +1,8 @@
 #pragma once
 // Vectors of floats for host kernels that must hold their accumulators in registers. GCC's and
-// Clang's vector extensions: the same source for every -march; only what they cannot say (masks,
-// compression) has an AVX-512 branch beside the portable one. Private to the kernels' .cpp files.
+// Clang's vector extensions: the same source for every -march; only operations that they lack
+// (masks, compression) have an AVX-512 branch and a portable one. Private to the kernels' .cpp
+// files.
 
 #include <cstdint>
 #include <cstring>
@@ -69,7 +70,7 @@ inline void store_partial(float* target, const Floats& v, std::int64_t count) {
 }
 
 /// Appends the lanes of a and b where `keep` is not zero to two lists of `size` elements; both need
-/// room for a whole vector behind their end. Returns the new size.
+/// room for a whole vector after their end. Returns the new size.
 inline std::int64_t append_if(const Ints& keep, const Ints& a, std::int32_t* a_list,
                               const Floats& b, float* b_list, std::int64_t size) {
 #if defined(__AVX512F__)

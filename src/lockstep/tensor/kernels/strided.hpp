@@ -10,7 +10,7 @@ namespace lockstep::detail {
 /// Distances in elements between neighbours along each dimension, outermost first.
 using Strides = std::array<std::int64_t, Shape::max_dims>;
 
-/// Those of a tensor of `shape` that is repeated to `full`: 0 where it is.
+/// The strides of a tensor of `shape` broadcast to `full`: 0 where it is repeated.
 inline Strides broadcast_strides(const Shape& shape, const Shape& full) {
   Strides strides{};
   std::int64_t stride = 1;
@@ -22,10 +22,10 @@ inline Strides broadcast_strides(const Shape& shape, const Shape& full) {
   return strides;
 }
 
-/// Those of a tensor itself.
+/// The strides of a tensor itself.
 inline Strides row_major_strides(const Shape& shape) { return broadcast_strides(shape, shape); }
 
-/// Where a piece of the innermost loop begins in each operand, and how long it is.
+/// The start of a piece of the innermost loop in each operand, and its length.
 template <int N>
 struct Run {
   std::int64_t offset[N] = {};
@@ -70,7 +70,7 @@ class StridedLoop {
     for (int d = 0; d < dims_ - inner; ++d) n *= levels_[d].extent;
     return n;
   }
-  /// Where round `r` of them begins.
+  /// The start of round `r`.
   [[nodiscard]] KOKKOS_FUNCTION Run<N> begin(std::int64_t r, int inner = 1) const {
     Run<N> run;
     for (int d = dims_ - inner - 1; d >= 0; --d) {
@@ -136,8 +136,8 @@ struct ForEachRun {
   }
 };
 
-/// f(run) for every piece of the innermost loop. On the host a thread takes some 4096 elements at a
-/// time: a piece of one long loop, or several short ones, whose beginnings are then a few additions
+/// f(run) for every piece of the innermost loop. On the host a thread takes about 4096 elements at
+/// a time: a piece of one long loop, or several short loops, whose starts are then a few additions
 /// apart. On a device it takes one element, so that neighbours belong to neighbouring threads.
 template <int N, class Space, class F>
 void for_each_run(const char* label, const Space& space, const StridedLoop<N>& loop, const F& f) {

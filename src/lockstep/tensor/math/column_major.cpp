@@ -52,9 +52,9 @@ ColumnMajorProduct column_major(const char* name, const ProductSize& size, const
   for (const std::int64_t extent :
        {p.rows, p.columns, p.terms, p.count, p.left.stride, p.right.stride, p.result.stride}) {
     if (extent <= std::numeric_limits<std::int32_t>::max()) continue;
-    throw ShapeError(std::string(name) + ": " + describe(p) +
-                     ": a GPU's libraries take extents and distances between rows below 2^31; "
-                     "compute it in parts");
+    throw ShapeError(
+        std::string(name) + ": " + describe(p) +
+        ": a GPU's libraries take extents and row strides below 2^31; compute it in parts");
   }
   return p;
 }

@@ -80,7 +80,7 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   Type make(const Check& check) {
-    check(create(&descriptor_), "the making of a descriptor by cuDNN");
+    check(create(&descriptor_), "cuDNN's creation of a descriptor");
     return descriptor_;
   }
   [[nodiscard]] Type get() const { return descriptor_; }

@@ -7,8 +7,8 @@
 namespace lockstep::math {
 
 /// oneDNN's matmul c[m,n] (+)= a[m,k] b[k,n], and + bias[n] for each row, of dense operands into
-/// f32. A transposed operand is the transpose of what lies in memory, whose rows adjoin; c's rows
-/// are c_stride apart.
+/// f32. A transposed operand is the transpose of the matrix in memory, whose rows are contiguous;
+/// c's rows are c_stride apart.
 class DenseProduct {
  public:
   struct Shape {

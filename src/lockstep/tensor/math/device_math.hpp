@@ -1,5 +1,5 @@
 #pragma once
-// What a GPU vendor's libraries compute for Lockstep: products and convolutions. Operations call
+// The parts that a GPU vendor's libraries compute: products and convolutions. Operations call
 // math::product (product.hpp) and the convolutions (kernels/conv/conv_task.hpp), which choose
 // between the host's libraries and these; they know no vendor.
 #include <array>
@@ -18,10 +18,10 @@ namespace lockstep::math {
 ///   result[rows,columns] (+)= left[rows,terms] right[terms,columns] (+ bias[rows] to each column)
 struct ColumnMajorProduct {
   struct Matrix {
-    bool transposed = false;  ///< the product sees the transpose of what is stored
+    bool transposed = false;  ///< the product uses the transpose of the stored matrix
     std::int64_t stride = 0;  ///< elements between stored columns: the leading dimension
     std::int64_t batch = 0;   ///< elements between one matrix of the stack and the next
-    int alignment = 0;        ///< bytes, a power of 2, of which every matrix' address is a multiple
+    int alignment = 0;        ///< bytes, a power of 2: the alignment of every matrix
     friend bool operator==(const Matrix&, const Matrix&) = default;
   };
 
@@ -33,7 +33,7 @@ struct ColumnMajorProduct {
   friend bool operator==(const ColumnMajorProduct&, const ColumnMajorProduct&) = default;
 };
 
-/// Where the matrices of one product are; `bias` counts only if the product has one.
+/// The addresses of the matrices of one product; `bias` is used only if the product has one.
 struct ProductAddresses {
   const void *left, *right;
   void* result;
@@ -81,16 +81,16 @@ class Plan {
 
   /// Of the device, that a run needs for itself.
   [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
-  /// Enqueues it. The addresses are those that kernels use. `name` is the operation that asks, for
-  /// the sentence of DeviceError.
+  /// Enqueues it. They are kernel addresses. `name` is the calling operation, for DeviceError's
+  /// message.
   virtual void run(const char* name, const Addresses& at, void* workspace,
                    const Stream& stream) = 0;
 };
 using ProductPlan = Plan<ProductAddresses>;
 using ConvolutionPlan = Plan<ConvolutionAddresses>;
 
-/// The libraries of one vendor. What is chosen, is chosen by the library's heuristics and never by
-/// timing, and gives the same bits every time. Throws Error, in a sentence that names the operation
+/// The libraries of one vendor. Algorithms are chosen by the library's heuristics, never by timing,
+/// and give the same bits every time. Throws Error, in a sentence that names the operation
 /// (`name`), the problem and the library's status, if they cannot compute it. Thread-safe.
 class DeviceMath {
  public:
@@ -110,8 +110,8 @@ class DeviceMath {
   DeviceMath() = default;
 };
 
-/// Of the device's vendor; null where the host's libraries compute: on the host, on simulated
-/// devices but in a MathStandIn's life, and in a build without CUDA.
+/// The math of the device's vendor; null where the host's libraries compute: on the host, on
+/// simulated devices (except while a MathStandIn lives), and in a build without CUDA.
 [[nodiscard]] DeviceMath* device_math(Device device) noexcept;
 
 /// While it lives, `math` serves simulated devices, and host_task refuses them as it does a GPU: so
@@ -125,8 +125,8 @@ class MathStandIn {
 };
 
 /// Enqueues it behind the device's current stream, by a plan that this thread keeps, with a
-/// workspace of the caching allocator. False, and nothing is done, for a product with a bias that
-/// the library has only without.
+/// workspace of the caching allocator. Returns false and does nothing for a product with a bias
+/// that the library supports only without.
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
                        const ProductAddresses& at, Device device);
 void run(DeviceMath& math, const char* name, const Convolution& convolution,

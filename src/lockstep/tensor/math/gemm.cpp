@@ -37,7 +37,7 @@ bool is_trivial(std::int64_t m, std::int64_t n, std::int64_t k, T beta, T* c, st
 int blas_int(std::int64_t value) {
   if (value > std::numeric_limits<int>::max()) {
     throw Error("a matrix product with an extent of " + std::to_string(value) +
-                " is beyond what the BLAS counts (2^31 - 1)");
+                " is above the BLAS's largest index (2^31 - 1)");
   }
   return static_cast<int>(value);
 }

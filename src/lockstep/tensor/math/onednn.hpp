@@ -6,7 +6,7 @@
 
 #include <dnnl.hpp>
 
-// What the users of oneDNN's primitives share: convolutions and matrix products.
+// Shared by the users of oneDNN's primitives: convolutions and matrix products.
 
 namespace lockstep::detail::onednn {
 
@@ -15,20 +15,20 @@ namespace lockstep::detail::onednn {
 /// This thread's.
 [[nodiscard]] dnnl::stream& stream();
 
-/// For primitives that take what they need while they run from workspace().
+/// For primitives that take their scratch memory from workspace().
 [[nodiscard]] dnnl::primitive_attr scratchpad_is_ours();
 
-/// This thread's memory for what a primitive needs while it runs, shared by all of them: it grows
-/// to what the largest one takes. Contents do not last from call to call. Aligned to 64 bytes.
+/// This thread's scratch memory for running primitives, shared by all of them: it grows to the
+/// largest one's need. Contents do not last from call to call. Aligned to 64 bytes.
 [[nodiscard]] std::byte* workspace(std::size_t bytes);
 
 /// Whether oneDNN computes with these instructions: the processor has them and the environment
 /// (ONEDNN_MAX_CPU_ISA) allows them.
 [[nodiscard]] bool computes_with(dnnl_cpu_isa_t instructions) noexcept;
 
-/// While it lives no signal is delivered to this thread but those of faults: oneDNN 2.6's products,
-/// for AVX2 and for AVX-512, let the stack pointer point into their own memory, and a handler's
-/// frame would overwrite the heap.
+/// While it lives only fault signals are delivered to this thread: oneDNN 2.6's products, for AVX2
+/// and for AVX-512, point the stack pointer into their own memory, and a handler's frame would
+/// overwrite the heap.
 class SignalsHeld {
  public:
   SignalsHeld() noexcept;

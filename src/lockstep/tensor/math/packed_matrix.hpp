@@ -7,12 +7,12 @@ namespace lockstep::math {
 
 class PackedProduct;
 
-/// A matrix b[k,n], arranged once for many products c[m,n] = a[m,k] b + beta c with few rows m,
-/// beta being 0 or 1, and the rows of a and c adjoining. float runs in oneDNN's matmul with weights
-/// in its own order; one arrangement of 800 x 200 takes as long as a product of 20 rows. GFLOP/s
-/// beside sgemm's, one Xeon core: 20 x 200 x 800 196 and 138 to 154, 20 x 800 x 200 189 and 167.
-/// Its operands are rounded to the product_precision() of the thread that makes it. double keeps b
-/// as it is, which must live as long, and runs in the BLAS. On the thread that made it.
+/// A matrix b[k,n], packed once for many products c[m,n] = a[m,k] b + beta c with few rows m, beta
+/// 0 or 1, and contiguous rows of a and c. float runs in oneDNN's matmul with weights in its own
+/// order; packing 800 x 200 takes as long as a product of 20 rows. GFLOP/s beside sgemm's, one Xeon
+/// core: 20 x 200 x 800 196 and 138 to 154, 20 x 800 x 200 189 and 167. Its operands are rounded to
+/// the product_precision() of the thread that makes it. double keeps b as it is, which must live as
+/// long, and runs in the BLAS. On the thread that made it.
 template <class T>
 class PackedMatrix;
 

@@ -10,7 +10,7 @@ namespace lockstep::detail {
 template <class Plan>
 class PlanCache {
  public:
-  /// The plan for which `serves` is true, else what `make` returns.
+  /// The plan for which `serves` is true, else the result of `make`.
   template <class Serves, class Make>
   Plan& find_or_make(const Serves& serves, const Make& make) {
     for (const auto& plan : plans_) {

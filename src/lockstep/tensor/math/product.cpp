@@ -155,8 +155,8 @@ void product(const char* name, const ProductSize& size, const Matrices& a, const
         (bias.defined() && bias.dtype() != sums)) {
       throw ShapeError(std::string(name) + " multiplies " + describe(a.tensor) + " by " +
                        describe(b.tensor) + " into " + describe(c.tensor) +
-                       ": both operands are of one dtype, and the result and a bias are f64 for "
-                       "f64 and else f32");
+                       ": both operands have one dtype; the result and a bias are f64 for f64 "
+                       "operands, f32 for all others");
     }
     if (DeviceMath* const gpu = device_math(a.tensor.device())) [[unlikely]] {
       product_on_device(*gpu, name, size, a, b, c, bias);

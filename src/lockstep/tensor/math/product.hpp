@@ -10,7 +10,7 @@ namespace lockstep::math {
 struct Matrices {
   const Tensor& tensor;
   std::int64_t stride;      ///< elements between the beginnings of stored rows
-  bool transposed = false;  ///< the product sees the transpose of what is stored
+  bool transposed = false;  ///< the product uses the transpose of the stored matrix
   std::int64_t offset = 0;  ///< elements before the first matrix
   std::int64_t batch = 0;   ///< elements between one and the next; 0: all are the same
 };
@@ -18,18 +18,18 @@ struct Matrices {
 struct ProductSize {
   std::int64_t m, n, k;
   std::int64_t count = 1;   ///< matrices in the stacks
-  bool accumulate = false;  ///< add to what is there
+  bool accumulate = false;  ///< add to the present values
 };
 
-/// c[m,n] (+)= a[m,k] b[k,n] for each matrix of the stacks; those of a c that is one and the same
-/// are summed. With `bias[n]` that is added to each row of c; then nothing accumulates. The
-/// operands are f32 or f64, as c and the bias are, or both bf16 or both f16, with c and the bias in
-/// f32; operands of f32 are rounded to product_precision() first. Any extent may be 0. Sums are f32
-/// or f64, without TF32.
+/// c[m,n] (+)= a[m,k] b[k,n] for each matrix of the stacks; products with the same c are summed.
+/// With `bias[n]` that is added to each row of c; then nothing accumulates. The operands are f32 or
+/// f64, as c and the bias are, or both bf16 or both f16, with c and the bias in f32; operands of
+/// f32 are rounded to product_precision() first. Any extent may be 0. Sums are f32 or f64, without
+/// TF32.
 /// The one door to products: on the host gemm(), by one thread and at once; on a simulated device
-/// the same, late (host_task.hpp); on a GPU the vendor's library, behind the current stream.
-/// `name`, a static string, begins what is thrown: ShapeError for dtypes or devices that do not
-/// fit, Error where the library cannot.
+/// the same, late (host_task.hpp); on a GPU the vendor's library, behind the current stream. Errors
+/// begin with `name`, a static string: ShapeError for dtypes or devices that do not match, Error if
+/// the library cannot compute it.
 void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
              const Matrices& c, const Tensor& bias = {});
 

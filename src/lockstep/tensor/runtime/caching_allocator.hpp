@@ -31,7 +31,7 @@ class MemoryLabel {
 /// A piece of a device's memory, or of pinned memory of the host.
 struct MemoryBlock {
   void* data = nullptr;
-  void* kernel_data = nullptr;  ///< where kernels find it
+  void* kernel_data = nullptr;  ///< the address for kernels
   std::size_t bytes = 0;
 
   // The rest is the allocator's.
@@ -50,14 +50,15 @@ struct MemoryBlock {
 };
 
 /// Memory of one device, or pinned memory for the devices of one runtime, kept for reuse. Freed
-/// memory serves the next request of its size on its stream at once, as work on a stream is in
-/// order; used on other streams too (record_stream), not before these have done what they had been
-/// given. Thread-safe. Takes nothing from the device and allocates nothing in a steady loop.
+/// memory serves the next request of its size on its stream at once, because work on a stream is
+/// ordered; memory that other streams used too (record_stream) is reused only after these have
+/// finished their enqueued work. Thread-safe. Takes nothing from the device and allocates nothing
+/// in a steady loop.
 class CachingAllocator {
  public:
-  /// Of one device, or, for the host, of pinned memory.
+  /// The allocator of one device, or, for the host, of pinned memory.
   CachingAllocator(DeviceRuntime& runtime, Device device);
-  /// Gives back what is not in use.
+  /// Frees unused memory.
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -67,18 +68,18 @@ class CachingAllocator {
   /// The process' one for pinned memory that the devices of this type copy from and to.
   [[nodiscard]] static CachingAllocator& pinned(DeviceType type);
 
-  /// At least `bytes` bytes, whose contents are unspecified, for work on `stream`. Where there is
-  /// none left, or the limit is reached, what is kept is given back and it is tried once more.
-  /// Throws OutOfMemoryError, which says who holds how much.
+  /// At least `bytes` uninitialized bytes, for work on `stream`. If memory is exhausted, or the
+  /// limit is reached, it frees the cached memory and tries once more. Throws OutOfMemoryError with
+  /// the memory's users and sizes.
   [[nodiscard]] MemoryBlock* allocate(std::size_t bytes, RuntimeStream* stream);
   void free(MemoryBlock* block) noexcept;
-  /// `stream`, one of `device`, uses the block too: nobody else gets it before the stream has done
-  /// what it has been given when the block is freed.
+  /// `stream`, one of `device`, uses the block too: after its release the block is not reused
+  /// before the stream has finished its enqueued work.
   void record_stream(MemoryBlock* block, RuntimeStream* stream, int device);
 
   /// Gives back all that is kept.
   void flush();
-  /// At most so many bytes are in use and kept together; 0: as many as there are.
+  /// Limits the memory in use and cached together; 0: no limit.
   void set_limit(std::size_t bytes);
   [[nodiscard]] MemoryStats stats();
   /// "sim:0 holds 3 MiB: 2 MiB of 'conv1.weight', 1 MiB without a label; 4 MiB are kept for reuse".
@@ -113,7 +114,7 @@ class CachingAllocator {
   std::vector<std::unique_ptr<MemoryBlock>> blocks_;
   std::vector<std::pair<RuntimeStream*, std::unique_ptr<Lists>>> kept_;
   MemoryBlock* awaiting_ = nullptr;
-  MemoryBlock* empty_ = nullptr;  // records whose memory was given back
+  MemoryBlock* empty_ = nullptr;  // records whose memory was freed
   std::array<std::vector<RuntimeEvent*>, max_devices_of_a_type> free_events_;  // by device
   MemoryStats stats_;
 };

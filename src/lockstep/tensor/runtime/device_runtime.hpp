@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// What a runtime keeps of a stream, an event and a captured graph. Those of CUDA are the pointers
-// that CUDA hands out.
+// A runtime's records of a stream, an event and a captured graph. CUDA's are the pointers that CUDA
+// returns.
 struct RuntimeStream;
 struct RuntimeEvent;
 struct RuntimeGraph;
@@ -20,12 +20,12 @@ class DeviceError : public Error {
   explicit DeviceError(const std::string& message) : Error(message) {}
 };
 
-/// What Lockstep asks of the devices of one kind: memory, streams, copies, events, graphs. Devices
-/// are counted from 0; a process may use several. Thread-safe. Calls throw DeviceError for what the
-/// device or an earlier kernel on it got wrong.
+/// The operations of one kind of device: memory, streams, copies, events, graphs. Devices are
+/// counted from 0; a process may use several. Thread-safe. Calls throw DeviceError for failures of
+/// the device or of an earlier kernel on it.
 ///
-/// A stream runs its work in the order in which it was given. Work on two streams is ordered by
-/// events only. There is no default stream that waits for others.
+/// A stream runs its work in the order in which it was enqueued. Only events order work on two
+/// streams. There is no default stream that synchronizes with others.
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -38,19 +38,18 @@ class DeviceRuntime {
 
   // --- memory
 
-  /// Memory of a device, aligned to 256 bytes, contents unspecified; null when there is none left.
+  /// Device memory, aligned to 256 bytes, uninitialized; null if memory is exhausted.
   [[nodiscard]] virtual void* allocate(int device, std::size_t bytes) = 0;
-  /// Gives it back when all that the device was given so far is done: blocks until then.
+  /// Frees it after all work enqueued on the device so far: blocks until then.
   virtual void free(int device, void* data) noexcept = 0;
-  /// Where kernels find what `data`, an address within memory of a device, stands for.
+  /// The kernel address of `data`, an address within device memory.
   [[nodiscard]] virtual void* kernel_address(void* data) noexcept { return data; }
-  /// Says whose memory this is, for messages about it.
+  /// Sets the memory's label, for messages.
   virtual void set_label(void* /*data*/, std::string_view /*label*/) noexcept {}
-  /// The contents are nobody's from here on, in the order of `stream`.
+  /// The contents are undefined from here on, in the order of `stream`.
   virtual void retire(void* /*data*/, std::size_t /*bytes*/, RuntimeStream* /*stream*/) {}
 
-  /// Memory of the host that copies may run from and to behind the host's back; null when there is
-  /// none left.
+  /// Host memory for asynchronous copies; null if memory is exhausted.
   [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* data) noexcept = 0;
 
@@ -59,13 +58,13 @@ class DeviceRuntime {
   [[nodiscard]] virtual RuntimeStream* make_stream(int device) = 0;
   /// Waits for its work.
   virtual void destroy(RuntimeStream* stream) noexcept = 0;
-  /// Blocks until everything given to the stream so far is done.
+  /// Blocks until all work enqueued on the stream so far has completed.
   virtual void synchronize(RuntimeStream* stream) = 0;
   virtual void synchronize_device(int device) = 0;
 
   /// Copies between any two of: memory of devices, pinned memory, other memory of the host. The
-  /// ranges do not overlap. Memory of the host that is not pinned may be read and written again as
-  /// soon as this returns; everything else when the stream has come so far.
+  /// ranges do not overlap. Unpinned host memory may be read and written again as soon as this
+  /// returns; all other memory when the stream has reached this point.
   virtual void copy(void* to, const void* from, std::size_t bytes, RuntimeStream* stream) = 0;
   /// Sets every byte of a device's memory.
   virtual void fill(void* to, unsigned char value, std::size_t bytes, RuntimeStream* stream) = 0;
@@ -74,10 +73,10 @@ class DeviceRuntime {
 
   [[nodiscard]] virtual RuntimeEvent* make_event(int device) = 0;
   virtual void destroy(RuntimeEvent* event) noexcept = 0;
-  /// Marks what the stream has been given so far, instead of what was marked before.
+  /// Marks the work enqueued on the stream so far, in place of the previous mark.
   virtual void record(RuntimeEvent* event, RuntimeStream* stream) = 0;
-  /// What the stream is given from now on waits for the mark. An event that was never recorded is
-  /// over.
+  /// Work enqueued on the stream from now on waits for the mark. An event that was never recorded
+  /// is over.
   virtual void wait(RuntimeStream* stream, RuntimeEvent* event) = 0;
   [[nodiscard]] virtual bool is_over(RuntimeEvent* event) = 0;
   virtual void synchronize(RuntimeEvent* event) = 0;
@@ -86,7 +85,7 @@ class DeviceRuntime {
 
   // --- graphs: the work of one stream, written down once and launched again and again
 
-  /// What the stream is given from now on is written down and not run. Forbidden meanwhile, with
+  /// Work enqueued on the stream from now on is recorded and not run. Forbidden meanwhile, with
   /// DeviceError: to wait for the stream or its events, to allocate or free on its device, to copy
   /// from or to memory of the host that is not pinned.
   virtual void begin_capture(RuntimeStream* stream) = 0;
@@ -95,7 +94,7 @@ class DeviceRuntime {
   /// Not before its launches are done.
   virtual void destroy(RuntimeGraph* graph) noexcept = 0;
 
-  /// The PCI address of the device that this thread computes on; empty where there is none.
+  /// The PCI address of the device on which this thread computes; empty without one.
   [[nodiscard]] virtual std::string current_pci_address() { return ""; }
 
  protected:

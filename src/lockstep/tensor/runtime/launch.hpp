@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A call of something that is copied to where it runs, and destroyed there.
+/// A callable that is copied to the place where it runs, and destroyed there.
 struct LateCall {
   std::size_t bytes, alignment;
   void (*construct)(void* place, const void* source);
@@ -32,7 +32,7 @@ struct LateCall {
 
 namespace detail {
 
-/// Where what this thread launches goes.
+/// The destination of this thread's launches.
 struct LaunchTarget {
   Device device{};                 ///< of its tensors
   RuntimeStream* queue = nullptr;  ///< of a simulated device; null: it is run at once
@@ -67,7 +67,7 @@ class LaunchScope {
 /// Whether a tool of Kokkos' (KOKKOS_PROFILE_LIBRARY) is told of host kernels: known when Kokkos is
 /// initialised.
 extern constinit std::atomic<bool> kernels_are_profiled;
-/// Tells it that a kernel begins; returns the number by which end_profiled() ends it.
+/// Reports the start of a kernel; returns the number for end_profiled().
 [[nodiscard]] std::uint64_t begin_profiled(const char* label);
 void end_profiled(std::uint64_t id);
 

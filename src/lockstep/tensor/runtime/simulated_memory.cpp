@@ -23,8 +23,8 @@ std::byte* map(std::size_t bytes, int access, int file) {
   void* const at = ::mmap(nullptr, bytes, access, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (at == MAP_FAILED) {
     throw OutOfMemoryError("a simulated device needs " + std::to_string(bytes >> 30U) +
-                           " GiB of addresses twice, which the system refuses: " +
-                           std::strerror(errno) + ". Raise the limit on them (ulimit -v).");
+                           " GiB of address space twice, which the system refuses: " +
+                           std::strerror(errno) + ". Raise the limit (ulimit -v).");
   }
   return static_cast<std::byte*>(at);
 }
@@ -35,14 +35,14 @@ SimulatedMemory::SimulatedMemory(int device) : device_(device) {
   struct rlimit limit {};  // beyond which a longer file is SIGXFSZ
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < reserved) {
     throw OutOfMemoryError(
-        "a simulated device needs a file of " + std::to_string(reserved >> 30U) +
-        " GiB in memory, of which it fills what tensors use: raise the limit (ulimit -f)");
+        "a simulated device needs an in-memory file of " + std::to_string(reserved >> 30U) +
+        " GiB (only the part that tensors use takes memory): raise the limit (ulimit -f)");
   }
   file_ = ::memfd_create("lockstep-simulated-device", MFD_CLOEXEC);
   if (file_ < 0 || ::ftruncate(file_, static_cast<off_t>(reserved)) != 0) {
     const std::string reason = std::strerror(errno);
     if (file_ >= 0) ::close(file_);
-    throw OutOfMemoryError("the memory of a simulated device could not be made: " + reason);
+    throw OutOfMemoryError("the memory of a simulated device could not be created: " + reason);
   }
   try {
     forbidden_ = map(reserved, PROT_NONE, file_);

@@ -27,7 +27,7 @@ class SimulatedMemory {
   /// Also gives the pages back to the system.
   void free(void* data) noexcept;
   void set_label(void* data, std::string_view label) noexcept;
-  /// At most so many bytes are handed out from now on.
+  /// Limits the bytes handed out from now on.
   void set_capacity(std::size_t bytes);
 
   /// Until as many calls of close(), kernels may use their addresses.
@@ -72,8 +72,8 @@ class SimulatedMemory {
   int users_ = 0;
 };
 
-/// From now on SIGSEGV is looked at first: accesses to `memory` are reported, and then, like all
-/// others, left to who handled the signal before.
+/// Installs a SIGSEGV handler: accesses to `memory` are reported, and then, like all others, passed
+/// to the previous handler.
 void report_faults_of(SimulatedMemory& memory);
 
 }  // namespace lockstep

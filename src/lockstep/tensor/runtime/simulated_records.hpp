@@ -1,5 +1,5 @@
 #pragma once
-// What the simulated runtime keeps of devices, streams, events and graphs. Private to its sources.
+// The simulated runtime's records of devices, streams, events and graphs. Private to its sources.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct SimulatedTask {
   std::uint64_t count = 0;
   RuntimeGraph* graph = nullptr;
   SimulatedTask* next = nullptr;
-  std::byte* larger = nullptr;  // where `place` has no room
+  std::byte* larger = nullptr;  // if `place` is too small
   std::size_t larger_bytes = 0;
   void* call = nullptr;
   alignas(alignment) std::byte place[room];
@@ -84,7 +84,7 @@ struct RuntimeEvent {
   std::uint64_t count = 0;                // of the stream's tasks, that end with the mark
   const RuntimeGraph* graph = nullptr;    // recorded in a capture
   int marks = 0;                          // queued
-  std::uint64_t questions = 0;            // answered with no, since it was recorded
+  std::uint64_t questions = 0;            // queries answered with no, since it was recorded
   bool is_gone = false;
   std::chrono::steady_clock::time_point time{};
 
@@ -94,7 +94,7 @@ struct RuntimeEvent {
 struct RuntimeGraph {
   int device = 0;
   std::vector<SimulatedTask*> tasks;
-  const char* forbidden = nullptr;  // what was done meanwhile
+  const char* forbidden = nullptr;  // work done meanwhile
 };
 
 struct SimulatedDevice {

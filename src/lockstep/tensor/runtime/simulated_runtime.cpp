@@ -303,7 +303,7 @@ void SimulatedRuntime::fill(void* to, unsigned char value, std::size_t bytes,
   SimulatedDevice& device = state_of(stream->device, lock);
   expect_sound(device, lock);
   const SimulatedMemory* const target = memory_at(to, lock);
-  if (!target) throw DeviceError("a fill of memory that is no simulated device's");
+  if (!target) throw DeviceError("a fill of memory that is not a simulated device's");
   SimulatedTask& task = take_task(lock);
   set_call(task, "fill", FillBytes{target->kernel_address(to), value, bytes}, [](void* call) {
     const auto& f = *static_cast<const FillBytes*>(call);
@@ -410,7 +410,8 @@ void SimulatedRuntime::wait(RuntimeStream* stream, RuntimeEvent* event) {
   if (event->graph || stream->capture) {
     if (event->graph == stream->capture) return;  // the graph has one stream: it is in order
     forbid_in_capture(device, "waiting for an event of another stream", lock);
-    throw DeviceError("an event that was recorded in a capture can be waited for in it only");
+    throw DeviceError(
+        "an event that was recorded in a capture can be waited for only in that capture");
   }
   if (forgets_wait(device, lock) || !event->stream) return;
   SimulatedTask& task = take_task(lock);
@@ -457,7 +458,7 @@ void SimulatedRuntime::synchronize(RuntimeEvent* event) {
 double SimulatedRuntime::milliseconds(RuntimeEvent* from, RuntimeEvent* to) {
   const Lock lock(mutex_);
   if (!from->stream || !to->stream || !from->is_over() || !to->is_over()) {
-    throw DeviceError("the time between two events is known when both are over");
+    throw DeviceError("the time between two events is known only when both have completed");
   }
   return std::chrono::duration<double, std::milli>(to->time - from->time).count();
 }
@@ -466,7 +467,7 @@ double SimulatedRuntime::milliseconds(RuntimeEvent* from, RuntimeEvent* to) {
 
 void SimulatedRuntime::begin_capture(RuntimeStream* stream) {
   const Lock lock(mutex_);
-  if (stream->capture) throw DeviceError("this stream is captured already");
+  if (stream->capture) throw DeviceError("this stream is already being captured");
   stream->capture = new RuntimeGraph;
   stream->capture->device = stream->device;
 }
@@ -474,7 +475,7 @@ void SimulatedRuntime::begin_capture(RuntimeStream* stream) {
 RuntimeGraph* SimulatedRuntime::end_capture(RuntimeStream* stream) {
   Lock lock(mutex_);
   RuntimeGraph* const graph = std::exchange(stream->capture, nullptr);
-  if (!graph) throw DeviceError("this stream is not captured");
+  if (!graph) throw DeviceError("this stream is not being captured");
   if (!graph->forbidden) return graph;
   const std::string operation = graph->forbidden;
   lock.unlock();

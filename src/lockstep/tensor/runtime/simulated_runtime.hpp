@@ -21,32 +21,32 @@ struct SimulatedDevice;
 struct SimulatedTask;
 struct SimulatedWaiter;
 
-/// What a simulated device is to get wrong, counted from the call of inject(): 1 is the next one.
-/// 0: never.
+/// Faults to inject into a simulated device, counted from the call of inject(): 1 is the next
+/// operation. 0: never.
 struct SimulatedFaults {
   std::int64_t out_of_memory_at = 0;  ///< the nth allocation gets nothing
   std::int64_t error_at = 0;          ///< the nth launch fails when it is run
   std::int64_t hang_at = 0;           ///< the nth launch never ends, until let_go()
-  std::int64_t lost_wait_at = 0;      ///< the nth wait is forgotten, whoever waits
+  std::int64_t lost_wait_at = 0;      ///< the nth wait is skipped, on any thread
 };
 
-/// What a simulated device has been given since the process began.
+/// Counts of operations of a simulated device since the process began.
 struct SimulatedCounts {
   std::int64_t allocations = 0;
   std::int64_t launches = 0;
   std::int64_t copies = 0;  ///< and fills
-  /// Of streams and of the host for events, of the host for streams; questions whether an event is
-  /// over that were answered with no.
+  /// Waits of streams and of the host for events, of the host for streams; queries of events
+  /// answered with no.
   std::int64_t waits = 0;
   std::int64_t host_waits = 0;  ///< times the host was held until work was done
   std::int64_t queued = 0;      ///< not run yet
 };
 
-/// Devices that this process simulates, to find on any machine what a GPU would break. Their memory
-/// faults when host code touches it. Work is run late, by a thread of the runtime: when somebody
-/// waits for it, asks for an event again and again, or has queued more than max_queued; streams
-/// take turns in an order that a seed decides. Freed memory is poisoned. So what forgets to wait
-/// computes wrong data.
+/// Simulated devices, to find on any machine errors that a GPU would show. Their memory faults when
+/// host code touches it. A thread of the runtime runs work late: when a thread waits for it,
+/// queries an event repeatedly, or has queued more than max_queued; a seed decides the order in
+/// which streams take turns. Freed memory is poisoned. So code with a missing wait computes wrong
+/// data.
 class SimulatedRuntime final : public DeviceRuntime {
  public:
   static constexpr int devices = 8;
@@ -55,12 +55,12 @@ class SimulatedRuntime final : public DeviceRuntime {
   /// The process' one, made when it is first asked for.
   [[nodiscard]] static SimulatedRuntime& instance();
 
-  /// Of the order in which streams take turns.
+  /// The seed of the streams' order.
   void set_seed(std::uint64_t seed);
   void inject(int device, const SimulatedFaults& faults);
-  /// Ends what hangs, and forgets injected faults and what failed.
+  /// Ends hanging work, and forgets injected faults and failures.
   void let_go(int device);
-  /// At most so many bytes in this device's memory.
+  /// Limits this device's memory, in bytes.
   void set_capacity(int device, std::size_t bytes);
   [[nodiscard]] SimulatedCounts counts(int device);
 

@@ -152,7 +152,7 @@ void SimulatedRuntime::run_call(SimulatedDevice& device, SimulatedTask& task, Lo
   if (reason.empty()) return;
   device.error = device.name() + " failed: launch " + std::to_string(task.launch) + " ('" +
                  task.label + "') ended with " + reason +
-                 ". What was computed on it since is unspecified.";
+                 ". Results computed on it since are undefined.";
 }
 
 void SimulatedRuntime::tell_waiters(const Lock& /*lock*/) {

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// The sizes of kept blocks: 64 * 2^(octave) * (1 + step/4) bytes, at most 25 % above what was
-/// asked for. A freed block serves the next request of its class.
+/// The sizes of cached blocks: 64 * 2^(octave) * (1 + step/4) bytes, at most 25 % above the
+/// request. A freed block serves the next request of its class.
 struct SizeClass {
   static constexpr std::size_t smallest = 64;
   static constexpr int steps_an_octave = 4;
@@ -14,7 +14,7 @@ struct SizeClass {
   int index;
   std::size_t bytes;
 
-  /// Beyond any machine's memory where `index` is not below `count`.
+  /// Above any machine's memory if `index` is not below `count`.
   [[nodiscard]] static SizeClass of(std::size_t bytes) {
     if (bytes <= smallest) return {0, smallest};
     const int octave = std::bit_width(bytes - 1) - 1 - std::countr_zero(smallest);

@@ -23,7 +23,7 @@ Tensor empty_channel_blocked(const Shape& x, DType dtype, Device device) {
   const std::int64_t block = channel_block();
   if (!fits_channel_blocks(x, dtype, device)) {
     throw ShapeError(std::string(name_of(dtype)) + to_string(x) + " on " + to_string(device) +
-                     " cannot be held in channel blocks: those are images [N, C, H, W] of f32 on "
+                     " cannot be converted to channel blocks: they hold images f32[N, C, H, W] on "
                      "the host, with C a multiple of " +
                      std::to_string(block));
   }

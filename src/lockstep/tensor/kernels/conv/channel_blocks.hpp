@@ -3,23 +3,25 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Images in channel blocks: x[N,C,H,W] held as a tensor [N, C/B, H, W, B] whose layout() says so,
-// so that B neighbouring channels of one pixel fill a vector register. Convolutions want it so; a
-// network that keeps it from layer to layer saves a rearrangement on each side of each of them.
+// Images in channel blocks: x[N,C,H,W] stored as a tensor [N, C/B, H, W, B], as its layout()
+// states, so that B neighbouring channels of one pixel fill a vector register. Convolutions want it
+// so; a network that keeps it from layer to layer saves a rearrangement on each side of each of
+// them.
 
 namespace lockstep {
 
-/// B on this processor: 16 with AVX-512, 8 with AVX2, or 0 where convolutions know no such layout.
+/// B on this processor: 16 with AVX-512, 8 with AVX2, or 0 if convolutions do not support this
+/// layout.
 [[nodiscard]] std::int64_t channel_block();
 
-/// Whether x[N,C,H,W] can be held in blocks here: f32 on the host, and C a multiple of B.
+/// Whether x[N,C,H,W] can be stored in blocks here: f32 on the host, and C a multiple of B.
 [[nodiscard]] bool fits_channel_blocks(const Shape& x, DType dtype, Device device);
 
 [[nodiscard]] inline bool is_channel_blocked(const Tensor& x) {
   return x.layout() == Layout::channel_blocks;
 }
 
-/// A new image in blocks, elements unspecified, for x[N,C,H,W]. Throws ShapeError unless x
+/// A new image in blocks, with uninitialized elements, for x[N,C,H,W]. Throws ShapeError unless x
 /// fits_channel_blocks.
 [[nodiscard]] Tensor empty_channel_blocked(const Shape& x, DType dtype, Device device);
 /// [N,C,H,W] of an image in either layout.

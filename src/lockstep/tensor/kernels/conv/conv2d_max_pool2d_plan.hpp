@@ -1,5 +1,5 @@
 #pragma once
-// What forward and backward of conv2d_max_pool2d share: sizes, scratch memory, staging of a sample.
+// Shared by forward and backward of conv2d_max_pool2d: sizes, scratch memory, staging of a sample.
 // Private to the two .cpp files.
 
 #include <array>
@@ -38,7 +38,7 @@ struct ConvPoolPlan {
   [[nodiscard]] std::int64_t row_offset(std::int64_t row) const {
     return (row % pool * rows_a_residue() + row / pool) * pooled_w;
   }
-  /// One vector behind each shift takes what block copies spill.
+  /// One vector after each shift takes the overrun of block copies.
   [[nodiscard]] std::int64_t shift_stride() const { return channels * plane_stride() + 16; }
 
   // Backward's arrangement: patch[s][row][c][j] = image[c][row][s * step() + j], j < run(): strips
@@ -58,7 +58,7 @@ struct ConvPoolPlan {
   }
 };
 
-/// One sample's image with its padding, or a view of the tensor itself where there is none.
+/// One sample's image with its padding, or a view of the tensor itself without padding.
 struct Image {
   const float* data;
   std::int64_t row_stride, channel_stride;
@@ -67,8 +67,8 @@ struct Image {
 /// How many floats behind a staged sample may be read: block copies take more than they need.
 inline constexpr std::int64_t overread = 64;
 
-/// Sample n. Where there is padding, or where the tensor itself would not allow to read beyond the
-/// sample's end, `scratch` (staged_numel() + overread floats) holds a copy.
+/// Sample n. With padding, or if reading past the sample's end is not allowed in the tensor,
+/// `scratch` (staged_numel() + overread floats) holds a copy.
 Image stage_sample(const ConvPoolPlan& plan, const float* x, std::int64_t n, float* scratch);
 
 /// Pieces of one scratch tensor, each aligned to 64 bytes; contents unspecified.

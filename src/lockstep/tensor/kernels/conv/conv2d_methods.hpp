@@ -27,13 +27,13 @@ struct Conv2dProblem {
   friend bool operator==(const Conv2dProblem& a, const Conv2dProblem& b);
 
   /// Whether y is as large as the convolution of x makes it. It is smaller where a transposed
-  /// convolution pads its output by a stride or more: then the last windows of x are not taken.
+  /// convolution pads its output by a stride or more: then the last windows of x are skipped.
   [[nodiscard]] bool takes_all_windows() const;
 };
 
-/// One sample at a time: its windows are laid out as columns, [c/groups * kh * kw, oh * ow] a
-/// group, small enough to stay in cache, and one matrix product a group does the rest. T is float
-/// or double. The specification of the other method, too.
+/// One sample at a time: its windows are laid out as columns, [c/groups * kh * kw, oh * ow] per
+/// group, small enough to stay in cache, followed by one matrix product per group (im2col). T is
+/// float or double. The specification of the other method, too.
 namespace im2col {
 template <class T>
 void forward(const Conv2dProblem& problem, const T* x, const T* weight, const T* bias, T* y);
@@ -45,7 +45,7 @@ void backward_weight(const Conv2dProblem& problem, const T* grad_y, const T* x, 
                      T* grad_weight);
 }  // namespace im2col
 
-/// oneDNN's primitives in the layouts it prefers, for problems that take all windows. Primitives,
+/// oneDNN's primitives in the layouts it prefers, for problems that use all windows. Primitives,
 /// reorders and their memory are kept by shape for each thread, so that a call in a steady loop
 /// allocates nothing.
 namespace onednn {

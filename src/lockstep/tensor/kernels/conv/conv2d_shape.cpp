@@ -27,7 +27,7 @@ Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
     complain("stride, dilation and groups are at least 1, padding at least 0");
   }
   if (weight.size(0) % o.groups != 0 || in[1] != weight.size(1) * o.groups) {
-    complain("the channels of x and weight do not fit");
+    complain("the channels of x and weight do not match");
   }
   if (weight.size(2) < 1 || weight.size(3) < 1) complain("the kernel is empty");
   if (bias.defined() && bias.shape() != Shape{weight.size(0)}) complain("the bias must be [O]");

@@ -24,7 +24,7 @@ Shape conv3d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
   }
   if (o.groups < 1) complain("groups are at least 1");
   if (weight.size(0) % o.groups != 0 || x.size(1) != weight.size(1) * o.groups) {
-    complain("the channels of x and weight do not fit");
+    complain("the channels of x and weight do not match");
   }
   if (bias.defined() && bias.shape() != Shape{weight.size(0)}) complain("the bias must be [O]");
   if (weight.dtype() != x.dtype() || (bias.defined() && bias.dtype() != x.dtype())) {

@@ -31,7 +31,7 @@ class IntArray {
   IntArray& add(std::int64_t number) {
     if (number > most) {
       throw ShapeError(std::string(name_of(problem_)) + ": " + std::to_string(number) +
-                       " is beyond what a GPU's library counts (2^31 - 1)");
+                       " is above a GPU library's largest index (2^31 - 1)");
     }
     numbers_[count_++] = static_cast<int>(number);
     return *this;

@@ -3,8 +3,8 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Random changes of images x[n, C, H, W] (f32), in place. What happens to an image is a function of
-// (seed, epoch, its number in indices i64 [n]) alone: the same whatever rank or batch it is in.
+// Random changes of images x[n, C, H, W] (f32), in place. An image's augmentation is a function of
+// (seed, epoch, its number in indices i64 [n]) alone: independent of rank and batch.
 
 namespace lockstep {
 

@@ -25,7 +25,7 @@ std::int64_t sample_row(const T* p, std::int64_t categories, std::int64_t row, d
     valid = valid && p[c] >= T{0};
   }
   if (!valid || !(total > 0.0) || !std::isfinite(total)) {
-    throw InputError("categories cannot be drawn from row " + std::to_string(row) +
+    throw InputError("categories cannot be sampled from row " + std::to_string(row) +
                      ": its weights are negative or not numbers, or their sum is not positive and "
                      "finite");
   }
@@ -46,7 +46,7 @@ std::int64_t sample_row(const T* p, std::int64_t categories, std::int64_t row, d
 void sample_categories(const Tensor& p, const RandomKey& key, const Tensor& y) {
   const std::int64_t rows = y.numel(), categories = rows == 0 ? 0 : p.numel() / rows;
   if (y.dtype() != DType::i64 || rows * categories != p.numel()) {
-    throw ShapeError("categories are drawn from p [..., C] into i64 [...], not from " +
+    throw ShapeError("categories are sampled from p [..., C] into i64 [...], not from " +
                      describe(p) + " into " + describe(y));
   }
   dispatch_floating(p.dtype(), "sample_categories", [&]<class T>() {

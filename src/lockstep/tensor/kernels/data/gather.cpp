@@ -16,8 +16,8 @@ void expect_rows(const char* operation, const Tensor& source, const Tensor& indi
   const bool fits = indices.dims() == 1 && out.dims() >= 1 && out.size(0) == indices.size(0) &&
                     (out.numel() == 0 || row_elements(source) == row_elements(out));
   if (!fits) {
-    throw ShapeError(std::string(operation) + ": rows of " + describe(source) + " picked by " +
-                     describe(indices) + " do not give " + describe(out));
+    throw ShapeError(std::string(operation) + ": rows of " + describe(source) + " selected by " +
+                     describe(indices) + " do not fit " + describe(out));
   }
 }
 

@@ -117,10 +117,10 @@ Tensor checked_gather(const Tensor& x, int dim, const Tensor& index) {
   bool fits = index.dtype() == DType::i64 && index.dims() == x.dims();
   for (int d = 0; fits && d < x.dims(); ++d) fits = d == dim || index.size(d) <= x.size(d);
   if (!fits) {
-    throw ShapeError("gather from " + describe(x) + " along dimension " + std::to_string(dim) +
-                     " by index " + describe(index) +
-                     ": the index is i64, of as many dimensions, and its other extents are at "
-                     "most x's");
+    throw ShapeError(
+        "gather from " + describe(x) + " along dimension " + std::to_string(dim) + " by index " +
+        describe(index) +
+        ": the index must be i64 with x's number of dimensions, and its other extents at most x's");
   }
   return right_indices({.count = x.size(dim),
                         .sentence = no_element,

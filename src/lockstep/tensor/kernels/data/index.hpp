@@ -6,16 +6,16 @@
 
 namespace lockstep {
 
-/// The index to compute with: on the host `index` itself. Throws ShapeError, printing both shapes,
-/// if they do not fit; InputError, naming the place, for an index outside [0, x.size(dim)). On a
-/// device 0 stands for a wrong one, and the error comes when the host waits (index_check.hpp).
+/// The index to compute with: on the host `index` itself. Throws ShapeError with both shapes if
+/// they do not match; InputError with the position for an index outside [0, x.size(dim)). On a
+/// device 0 replaces a wrong index, and the error is thrown when the host waits (index_check.hpp).
 [[nodiscard]] Tensor checked_gather(const Tensor& x, int dim, const Tensor& index);
 
 /// y[..., i, ...] = x[..., index[..., i, ...], ...]; y has the index's shape.
 void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y);
 
 /// grad_x[..., index[..., i, ...], ...] += grad_y[..., i, ...], after zeroing grad_x unless
-/// `accumulate`; what meets in one element is added in the order of i.
+/// `accumulate`; contributions to one element are added in the order of i.
 void gather_backward(const Tensor& grad_y, int dim, const Tensor& index, bool accumulate,
                      const Tensor& grad_x);
 

@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// Which indices are right: those in [0, count), and `ignored`.
+/// The valid indices: those in [0, count), and `ignored`.
 struct IndexCheck {
   /// Of a wrong one, `value`, which is number `i`.
   using Sentence = std::string (*)(const IndexCheck& check, std::int64_t i, std::int64_t value);
 
   std::int64_t count = 0, ignored = std::numeric_limits<std::int64_t>::min();
   Sentence sentence = nullptr;
-  // What the sentence says besides.
+  // Further parts of the error message.
   const char* operation = "";
   Shape indices, table;
   std::int64_t place = 0;  ///< a dimension of the table, or the number of the first index
@@ -25,14 +25,14 @@ struct IndexCheck {
   friend bool operator==(const IndexCheck&, const IndexCheck&) = default;
 };
 
-/// `index` (i64), in which all are right. On the host that is `index` itself; throws InputError
-/// with the sentence otherwise. On a device it is a copy, enqueued like a kernel, in which
-/// `instead`, one that is right, stands for a wrong one; the first wrong one is kept for
+/// `index` (i64) after the check; all are valid. On the host that is `index` itself; throws
+/// InputError with the sentence otherwise. On a device it is a copy, enqueued like a kernel, in
+/// which the valid index `instead` replaces invalid ones; the first invalid one is kept for
 /// expect_right_indices.
 [[nodiscard]] Tensor right_indices(const IndexCheck& check, const Tensor& index,
                                    std::int64_t instead);
 
-/// Which numbers are right: those in [least, most], and NaN.
+/// The valid numbers: those in [least, most], and NaN.
 struct RangeCheck {
   /// Of a wrong one, `value`, which is number `i`.
   using Sentence = std::string (*)(std::int64_t i, double value);
@@ -49,7 +49,7 @@ void expect_in_range(const RangeCheck& check, const Tensor& x);
 
 /// Throws InputError, with the host's sentence, if a wrong index or number was found on the device
 /// since the last call. Waits for this thread's current stream, unless nothing was checked since.
-/// For who reads results of a device in another way than Tensor::item, which calls this.
+/// For code that reads results of a device without Tensor::item, which calls this.
 void expect_right_indices(Device device);
 
 }  // namespace lockstep

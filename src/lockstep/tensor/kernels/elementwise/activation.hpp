@@ -4,7 +4,7 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Elementwise; f32 or f64, tensors of one shape; NaN stays NaN. Backward: grad_x (+)= grad_y times
-// the derivative, recomputed from what the forward read (x) or made (y): nothing else is stored.
+// the derivative, recomputed from the forward's input (x) or output (y): nothing else is stored.
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// Which random numbers to use. Row i of a batch is global sample first_sample + i of the step, so
-/// every rank draws for its share what one rank would draw for the whole batch.
+/// every rank draws for its share the numbers that one rank would draw for the whole batch.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint32_t stream = 0;  ///< one for each consumer (layer)
@@ -19,7 +19,7 @@ struct RandomKey {
 /// (e / 4, first_sample + i, step, stream) under `seed`. Throws Error unless 0 <= p <= 1.
 void dropout_scale(double p, const RandomKey& key, const Tensor& scale);
 
-/// y (+)= x * scale, where an element of `scale` covers x.numel() / scale.numel() neighbours:
+/// y (+)= x * scale, where an element of `scale` applies to x.numel() / scale.numel() neighbours:
 /// scale[N, ...] of x's shape drops elements, scale[N,C] drops channels of x[N,C,H,W].
 void apply_scale(const Tensor& x, const Tensor& scale, bool accumulate, const Tensor& y);
 

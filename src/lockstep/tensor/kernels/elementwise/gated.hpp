@@ -10,7 +10,7 @@ void prelu_forward(const Tensor& x, const Tensor& weight, const Tensor& y);
 /// grad_x (+)= grad_y, or w grad_y where x <= 0.
 void prelu_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight, bool accumulate,
                     const Tensor& grad_x);
-/// parts = x grad_y where x <= 0, else 0: what the weight's gradient is a sum of.
+/// parts = x grad_y where x <= 0, else 0: the terms of the weight's gradient.
 void prelu_weight_parts(const Tensor& grad_y, const Tensor& x, const Tensor& parts);
 
 /// y = a sigmoid(b), where a and b are the halves of x along `dim`, whose extent is even.

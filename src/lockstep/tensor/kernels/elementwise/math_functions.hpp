@@ -1,8 +1,8 @@
 #pragma once
-// exp, log, tanh, sin, cos and what is made of them, for loops that the compiler turns into
-// vectors: no branch, no table, no call, and the same bits in a vector of any width as alone.
+// exp, log, tanh, sin, cos and functions made of them, for loops that the compiler vectorizes: no
+// branch, no table, no call, and the same bits in a vector of any width as in scalar code.
 // Polynomials and quotients are for float; double is the standard library's. NaN, infinities and -0
-// come out as IEEE 754 wants them, and so do subnormal numbers where nothing else is said.
+// give the results of IEEE 754, and so do subnormal numbers unless stated otherwise.
 //
 // Coefficients are minimax fits of our own (Remez exchange in 40 digits; quotients by iteratively
 // reweighted least squares). The errors stated are the largest that
@@ -12,7 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
-// As Kokkos' KOKKOS_FUNCTION, which sources for the host alone cannot have where it knows CUDA.
+// Kokkos' KOKKOS_FUNCTION, for sources for the host alone, which cannot use that in a build with
+// CUDA.
 #if defined(__CUDACC__)
 #define LOCKSTEP_FUNCTION __host__ __device__
 #else
@@ -35,8 +36,8 @@ LOCKSTEP_FUNCTION inline float from_bits(std::uint32_t bits) {
   return x;
 }
 
-/// a b + c, in one rounding where the processor has it. Spelled out, so that a loop's vectors and
-/// its last elements cannot differ.
+/// a b + c, in one rounding if the processor has FMA. Spelled out, so that a loop's vectors and its
+/// last elements cannot differ.
 LOCKSTEP_FUNCTION inline float multiply_add(float a, float b, float c) {
 #if defined(FP_FAST_FMAF) || defined(__CUDA_ARCH__)
   return std::fma(a, b, c);
@@ -235,7 +236,7 @@ struct Power<float> {
     const double scaled =
         e * static_cast<double>(detail::from_bits(static_cast<std::uint32_t>(half + 127) << 23U)) *
         static_cast<double>(detail::from_bits(static_cast<std::uint32_t>(rest + 127) << 23U));
-    // Choices without branches, for vectors.
+    // Branch-free selections, for vectors.
     const auto finite = static_cast<float>(scaled);
     const float inner = size == 0.0F ? at_zero : finite;
     const float positive = size == HUGE_VALF ? at_infinity : inner;
@@ -247,7 +248,7 @@ struct Power<float> {
 
   double p;
   float of_zero, of_infinity, of_nan;
-  float of_negative;      ///< what the result is multiplied by for a negative x
+  float of_negative;      ///< factor of the result for a negative x
   float of_signed_limit;  ///< and for -0 and -infinity, which may have any power
 };
 
@@ -291,7 +292,7 @@ LOCKSTEP_FUNCTION inline float fused_multiply_add(float a, float b, float c) {
 #endif
 }
 
-/// |x|, but 13.25 where it is larger or a NaN. As an integer: a minimum in one instruction.
+/// |x|, or 13.25 if it is larger or NaN. As an integer: a minimum in one instruction.
 LOCKSTEP_FUNCTION inline float tail_size(float x) {
   constexpr std::uint32_t largest = 0x41540000U;
   const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
@@ -314,8 +315,8 @@ LOCKSTEP_FUNCTION inline float times_normal(float size, float step, float p, flo
 
 }  // namespace detail
 
-/// P(X <= x) of the normal distribution: erfc(-x / sqrt 2) / 2, whose small values have all their
-/// digits, as those of 1 + erf have not.
+/// P(X <= x) of the normal distribution: erfc(-x / sqrt 2) / 2, accurate for small values, unlike 1
+/// + erf.
 LOCKSTEP_FUNCTION inline double normal_cdf(double x) {
   return 0.5 * std::erfc(-0.70710678118654752 * x);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Stores that go around the processor's caches, on x86 with GCC; elsewhere ordinary ones.
+// Non-temporal stores, which bypass the processor's caches, on x86 with GCC; elsewhere ordinary
+// ones.
 #include <Kokkos_Macros.hpp>
 
 #include <cstddef>
@@ -54,8 +55,8 @@ KOKKOS_INLINE_FUNCTION void finish() {
 #endif
 }
 
-/// Whether a result is so large that little of it would be found in cache by who reads it next: a
-/// core's share of the last cache is far below 32 MiB on servers.
+/// Whether a result is so large that its next reader would find little of it in cache: a core's
+/// share of the last-level cache is far below 32 MiB on servers.
 inline bool worth_it(const Tensor& result) { return result.bytes() >= std::size_t{32} << 20U; }
 
 }  // namespace lockstep::streaming

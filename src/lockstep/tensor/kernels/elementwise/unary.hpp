@@ -49,7 +49,7 @@ struct UnaryFunction {
 /// y = f(x).
 void unary_forward(const UnaryFunction& f, const Tensor& x, const Tensor& y);
 
-/// grad_x (+)= f'(x) grad_y, where `saved` is x, or the result if the function is known by it.
+/// grad_x (+)= f'(x) grad_y, where `saved` is x, or the result if f' is computed from that.
 void unary_backward(const UnaryFunction& f, const Tensor& grad_y, const Tensor& saved,
                     bool accumulate, const Tensor& grad_x);
 

@@ -2,9 +2,9 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
-// What functions of one element share. A function F is its value(x) and the gradient(g, s) that it
-// passes on, given the result's gradient g and what the forward read or made, s. Private to the
-// kernels' .cpp files.
+// Shared by elementwise functions of one argument. A function F has value(x) and gradient(g, s),
+// computed from the result's gradient g and the saved input or output s of the forward. Private to
+// the kernels' .cpp files.
 
 namespace lockstep::detail {
 
@@ -44,7 +44,7 @@ void unary_forward_by(const char* name, const Make& make, const Tensor& x, const
   });
 }
 
-/// grad_x (+)= what f passes on of grad_y.
+/// grad_x (+)= the gradient that f computes from grad_y.
 template <class Make>
 void unary_backward_by(const char* name, const Make& make, const Tensor& grad_y,
                        const Tensor& saved, bool accumulate, const Tensor& grad_x) {

@@ -98,7 +98,7 @@ void orthonormalize_rows(const Tensor& a, const RandomRows& random) {
   expect_rows(a);
   if (a.size(0) > a.size(1)) {
     throw ShapeError("no " + std::to_string(a.size(0)) + " rows of " + describe(a) +
-                     " can be perpendicular to each other");
+                     " can be orthogonal to each other");
   }
   dispatch_floating(a.dtype(), "orthonormalize_rows", [&]<class T>() {
     host_task(

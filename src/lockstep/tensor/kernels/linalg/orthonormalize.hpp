@@ -4,10 +4,10 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Gram-Schmidt over the rows of a [rows, columns], f32 or f64, on the host or a simulated device:
-// from the first row to the last, each loses its parts along those before it and gets length 1,
-// twice, so that also rows which were nearly parallel end perpendicular to rounding. Sums are made
-// in double, in an order that depends on the shape alone. A row of which that leaves no more than
-// rounding lies within the span of those before it and is lost. NaN spreads.
+// from the first row to the last, each row's components along the earlier ones are subtracted and
+// its length is set to 1, twice, so that nearly parallel rows become orthogonal to rounding too.
+// Sums are made in double, in an order that depends on the shape alone. A row of which only
+// rounding errors remain is in the span of the earlier ones and is lost. NaN spreads.
 
 namespace lockstep {
 
@@ -21,8 +21,8 @@ struct RandomRows {
   std::uint32_t stream = 0, step = 0;
 };
 
-/// Lost rows give way to random ones, so that the rows are orthonormal whatever they were. Throws
-/// ShapeError as above, and if there are more rows than columns.
+/// Random rows replace lost ones, so the rows are always orthonormal. Throws ShapeError as above,
+/// and if there are more rows than columns.
 void orthonormalize_rows(const Tensor& a, const RandomRows& random);
 
 }  // namespace lockstep

@@ -102,7 +102,7 @@ float* workspace(std::int64_t floats) {
 }
 
 void expect_fits(const std::vector<PackedMlp::Layer>& layers) {
-  if (layers.empty()) throw ShapeError("a network needs a layer");
+  if (layers.empty()) throw ShapeError("a network needs at least one layer");
   std::int64_t features = layers.front().weight.shape()[1];
   for (const auto& [weight, bias, relu] : layers) {
     const bool fits = weight.dtype() == DType::f32 && weight.shape().dims() == 2 &&
@@ -110,7 +110,8 @@ void expect_fits(const std::vector<PackedMlp::Layer>& layers) {
                       (!bias.defined() || bias.shape() == Shape{weight.shape()[0]});
     if (!fits) {
       throw ShapeError("a layer of weight " + to_string(weight.shape()) +
-                       " does not fit behind one of " + std::to_string(features) + " outputs");
+                       " does not fit after a layer of weight " + std::to_string(features) +
+                       " outputs");
     }
     features = weight.shape()[0];
   }

@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// A row of fully connected layers for inference on the host: y = relu(W x + b) each, the relu
-/// where the layer has one. Weights are arranged once, for vectors; some samples at a time go
-/// through all layers while they are in cache. Each output is a sum in the order of the inputs,
-/// begun with the bias: a sample's bits depend neither on the others nor on their number.
+/// Fully connected layers for inference on the host: y = relu(W x + b) each, with relu if the layer
+/// has one. Weights are packed once, for vectors; a few samples at a time pass all layers while
+/// they are in cache. Each output is a sum in the order of the inputs, starting with the bias: a
+/// sample's bits do not depend on other samples or on their number.
 ///
-/// For weights that a core's cache holds: wider layers belong to oneDNN, whose products go through
-/// memory in blocks (see docs/reference/performance.md).
+/// For weights that fit a core's cache: use oneDNN, with its blocked products, for wider layers
+/// (see docs/reference/performance.md).
 class PackedMlp {
  public:
   struct Layer {
@@ -21,8 +21,8 @@ class PackedMlp {
     Tensor bias;        ///< f32 [out], or undefined
     bool relu = false;  ///< behind it
   };
-  /// Copies weights and biases. Throws ShapeError unless there is a layer and each fits the one
-  /// before.
+  /// Copies weights and biases. Throws ShapeError unless there is at least one layer and each fits
+  /// the one before.
   explicit PackedMlp(const std::vector<Layer>& layers);
   ~PackedMlp();
 

@@ -6,12 +6,12 @@
 namespace lockstep {
 
 /// How many rows of scores[N, C] (f32 or f64) have one of their `k` largest elements, the first
-/// among equals, at target[N] (i64). What is not a number counts as larger than any, and as wrong;
-/// so does a target that is no class.
+/// among equals, at target[N] (i64). NaN counts as larger than any number, and as wrong; so does a
+/// target that is not a class.
 [[nodiscard]] std::int64_t count_correct(const Tensor& scores, const Tensor& target,
                                          std::int64_t k = 1);
 
-/// How far outputs are from what they should be.
+/// The errors of outputs against targets.
 struct Errors {
   double squares = 0;   ///< sum of (y - t)^2
   double absolute = 0;  ///< sum of |y - t|

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// What the targets of a batch say, checked: the labels of all samples one after the other. i64,
-/// on the device of the log-probabilities.
+/// The checked targets of a batch: the labels of all samples one after the other. i64, on the
+/// device of the log-probabilities.
 struct CtcTargets {
   Tensor labels;
-  Tensor first;   ///< [N + 1]: where each sample's labels begin
+  Tensor first;   ///< [N + 1]: start of each sample's labels
   Tensor frames;  ///< [N]: how many of the T frames are the sample's
   std::int64_t blank = 0;
 };

@@ -23,13 +23,13 @@ struct LossOptions {
 void check_loss(const char* operation, const Tensor& x, const Tensor& target,
                 const LossOptions& options);
 
-/// The target to compute with, in which all are classes, below `classes`, or ignore_index: on the
+/// The target to compute with; all elements are classes, below `classes`, or ignore_index: on the
 /// host `target` itself, else InputError names the row. On a device wrong ones become ignore_index,
 /// and the error comes when the host waits (index_check.hpp). `operation` is a static string.
 [[nodiscard]] Tensor right_targets(const char* operation, const Tensor& target,
                                    std::int64_t classes, std::int64_t ignore_index);
 
-/// Of these, what concerns x and the options alone.
+/// The checks of x and the options alone.
 void check_options(const char* operation, const Tensor& x, const LossOptions& options);
 
 /// losses[row] = -w[t] x[row, t], 0 for ignored rows. losses has the target's shape.

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of nll_loss and cross_entropy share.
+// Shared by the kernels of nll_loss and cross_entropy.
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/view.hpp>
 
@@ -12,7 +12,7 @@ inline Tensor by_class(const Tensor& x) {
   return x.reshape({x.size(0), x.size(1), positions});
 }
 
-/// w[c] of an optional tensor of class weights; 1 where there is none.
+/// w[c] of an optional tensor of class weights; 1 without one.
 template <class T, class Space>
 struct ClassWeight {
   using View = decltype(view<Space, const T, 1>(Tensor()));

@@ -16,14 +16,15 @@ struct BatchNormInputs {
   bool relu = false;
 };
 
-/// What forward leaves for backward, [C] each: of the batch in training, else of the running
-/// statistics.
+/// The values that forward saves for backward, [C] each: of the batch in training, else of the
+/// running statistics.
 struct BatchNormSaved {
   Tensor mean, inverse_std;
 };
 
-/// Where gradients go; an undefined tensor is one that nobody wants. `accumulate`: add to what is
-/// there, else overwrite. If x and the residual share a gradient, the residual's goes first.
+/// The outputs for gradients; those of undefined tensors are not computed. `accumulate`: add to the
+/// present values, else overwrite. If x and the residual share a gradient, the residual's goes
+/// first.
 struct BatchNormGradients {
   Tensor x, weight, bias, residual;
   bool accumulate_x = false, accumulate_weight = false, accumulate_bias = false;

@@ -112,7 +112,7 @@ void apply(const Layout& layout, std::int64_t k, const float* x, const float* re
 float* data_of(const Tensor& t) {
   if (t.device().type != DeviceType::host) {
     throw ShapeError("batch_norm in channel blocks runs on the host only, not on " + describe(t) +
-                     ": arrange it plainly first, with from_channel_blocks");
+                     ": convert it to a plain layout first, with from_channel_blocks");
   }
   return t.defined() ? static_cast<float*>(t.data()) : nullptr;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of batch_norm know of images in plain layout. Private to their .cpp files.
+// Helpers of batch_norm's kernels for images in plain layout. Private to their .cpp files.
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep::detail {

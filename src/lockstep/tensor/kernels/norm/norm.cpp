@@ -247,8 +247,8 @@ void check_norm(const char* operation, const Tensor& x, const Tensor& weight, co
   if (!fits) {
     throw ShapeError(std::string(operation) + " of x " + describe(x) + " with weight " +
                      describe(weight) + (bias.defined() ? " and bias " + describe(bias) : "") +
-                     ": x must end in the dimensions of weight, one at least, and bias must have "
-                     "weight's shape, all of one dtype");
+                     ": x must end in weight's dimensions (at least one), and bias must have "
+                     "weight's shape; all have one dtype");
   }
 }
 

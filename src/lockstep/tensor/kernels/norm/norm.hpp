@@ -23,7 +23,7 @@ void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bia
 void rms_norm_forward(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
                       const Tensor& inverse_rms);
 
-/// Where the gradients go; those left undefined are not computed.
+/// The outputs for gradients; those left undefined are not computed.
 struct NormGradients {
   Tensor x, weight, bias;
   bool accumulate_x = false, accumulate_weight = false, accumulate_bias = false;

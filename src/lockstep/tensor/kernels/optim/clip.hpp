@@ -18,8 +18,9 @@ void sum_of_squares(const Tensor& x, const Tensor& sum);
 void euclidean_norm(const Tensor& x, const Tensor& norm);
 
 /// The norm of several tensors together, from the sum_of_squares of each in `squares`, f64 [n],
-/// added in their order, into `norm`, f64 [1]. Where these have become too large or too small for
-/// doubles, it is made of the euclidean_norm of each in `norms`, like squares, if that is defined.
+/// added in their order, into `norm`, f64 [1]. If these have overflowed or underflowed in double,
+/// the result is computed from the euclidean_norm of each in `norms`, with the shape of `squares`,
+/// if that is defined.
 void norm_of_all(const Tensor& squares, const Tensor& norms, const Tensor& norm);
 
 /// factor = min(1, max_norm / (norm + 1e-6)), f64 [1] both; NaN if the norm is.

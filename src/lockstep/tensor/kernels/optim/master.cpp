@@ -26,8 +26,9 @@ void follow_kernel(const Space& space, const Tensor& parameter, const Tensor& ma
 
 void follow_parameter(const Tensor& parameter, const Tensor& master) {
   if (!is_half(parameter.dtype()) || parameter.shape() != master.shape()) {
-    throw ShapeError("follow_parameter takes bf16 or f16 and f32 of one shape, not " +
-                     describe(parameter) + " and " + describe(master));
+    throw ShapeError(
+        "follow_parameter takes a bf16 or f16 tensor and an f32 tensor of one shape, not " +
+        describe(parameter) + " and " + describe(master));
   }
   dispatch(current_stream(parameter.device()), [&](const auto& space) {
     if (parameter.dtype() == DType::bf16) {

@@ -3,9 +3,9 @@
 
 namespace lockstep {
 
-/// Where `parameter`, bf16 or f16, is not what `master`, f32, rounds to, somebody has written to
-/// it: there master becomes its value. Elsewhere it keeps the bits that were rounded off. Same
-/// shape. Throws ShapeError.
+/// Where `parameter`, bf16 or f16, differs from the rounded `master`, f32, other code has written
+/// to it: there master takes its value. Elsewhere master keeps its low-order bits. Same shape.
+/// Throws ShapeError.
 void follow_parameter(const Tensor& parameter, const Tensor& master);
 
 }  // namespace lockstep

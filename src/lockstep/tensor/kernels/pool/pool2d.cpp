@@ -173,7 +173,7 @@ Shape max_pool2d_shape(const Shape& x, const SquareWindow& o) {
   const Shape y = detail::pool2d_shape("max_pool2d", x, o);
   if (x[2] * x[3] > std::numeric_limits<std::int32_t>::max()) {
     throw ShapeError("max_pool2d of " + to_string(x) +
-                     ": a plane has more elements than a 32-bit index reaches");
+                     ": a plane has more elements than a 32-bit index can address");
   }
   return y;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// How the windows and the positions of one axis correspond, for pooling kernels. Private to their
+// The correspondence of windows and positions along one axis, for pooling kernels. Private to their
 // .cpp files.
 #include <cstdint>
 

@@ -8,15 +8,16 @@
 
 namespace lockstep {
 
-/// values and indices (i64), of x's shape: x in order, and where each element was.
+/// values and indices (i64), of x's shape: x sorted, and each element's former index.
 void sort_along(const Tensor& x, int dim, bool descending, const Tensor& values,
                 const Tensor& indices);
 
-/// The `values.size(dim)` largest elements, or smallest, in order, and where they are.
+/// The `values.size(dim)` largest elements, or smallest, sorted, and their indices.
 void topk_along(const Tensor& x, int dim, bool largest, const Tensor& values,
                 const Tensor& indices);
 
-/// grad_x[..., index, ...] (+)= grad_y along `dim`; what no index names is 0 or stays.
+/// grad_x[..., index, ...] (+)= grad_y along `dim`; elements without an index become 0 or keep
+/// their value.
 void scatter_along(const Tensor& grad_y, const Tensor& indices, int dim, bool accumulate,
                    const Tensor& grad_x);
 

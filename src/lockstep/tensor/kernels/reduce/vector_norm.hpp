@@ -1,8 +1,9 @@
 #pragma once
 #include <lockstep/tensor/tensor.hpp>
 
-// p-norms of the rows of x[rows, width]; f32 or f64. Nothing overflows or vanishes on the way: f32
-// is summed in double, f64 relative to a row's largest element where its squares would.
+// p-norms of the rows of x[rows, width]; f32 or f64. Intermediate values neither overflow nor
+// underflow: f32 is summed in double, f64 relative to a row's largest element where its squares
+// would.
 
 namespace lockstep {
 

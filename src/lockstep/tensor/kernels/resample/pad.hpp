@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// What stands around the elements: a number, the elements mirrored at the outermost ones, the
-/// outermost ones, or the elements from the other side.
+/// The padding: a number, the elements mirrored at the edge, the edge's elements, or the elements
+/// from the other side.
 enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
 
 /// How many elements are put before and behind each dimension, the last one first; negative ones
@@ -20,7 +20,7 @@ struct PadAmounts {
 /// a simulated device.
 void pad_forward(const Tensor& x, const PadAmounts& amounts, PadMode mode, double value,
                  const Tensor& y);
-/// grad_x (+)= the sums of grad_y over the places where each element stands.
+/// grad_x (+)= the sums of grad_y over all positions of each element.
 void pad_backward(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode, bool accumulate,
                   const Tensor& grad_x);
 

@@ -28,20 +28,21 @@ struct AttentionPlan {
   Tensor key_padding_mask;  ///< bool [B,S], true: no query sees this key; or undefined
 };
 
-/// out = softmax(scale q k^T + mask) v, for a query that sees no key 0. Keeps of the scores only
-/// log_sum[B,H,T], the logarithm of each row's sum of exponentials (+inf where nothing is seen).
-/// f32 or f64. A GPU computes it in parts (attention_products.hpp), with scores in memory.
+/// out = softmax(scale q k^T + mask) v; 0 for a query without any key. Of the scores it keeps only
+/// log_sum[B,H,T], the logarithm of each row's sum of exponentials (+inf without any key). f32 or
+/// f64. A GPU computes it in parts (attention_products.hpp), with scores in memory.
 void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum);
 
-/// Where attention_backward puts one gradient; `heads.tensor` is undefined if nobody wants it.
+/// The output of attention_backward for one gradient; if `heads.tensor` is undefined it is not
+/// computed.
 struct AttentionGrad {
   Heads heads;
   bool accumulate = false;
 };
 
-/// The gradients of q, k and v. The probabilities are computed again from q, k and log_sum: memory
-/// stays linear in the length, for a fifth more arithmetic.
+/// The gradients of q, k and v. The probabilities are recomputed from q, k and log_sum: memory
+/// stays linear in the length, at a fifth more arithmetic.
 void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,

@@ -65,7 +65,7 @@ Shape embedding_shape(const Tensor& index, const Tensor& weight, std::int64_t pa
   const std::int64_t rows = weight.size(0);
   if (padding_idx < -1 || padding_idx >= rows) {
     throw InputError("embedding: padding_idx " + std::to_string(padding_idx) +
-                     " is not a row of weight " + describe(weight) + "; -1 stands for none");
+                     " is not a row of weight " + describe(weight) + "; -1 means none");
   }
   std::array<std::int64_t, Shape::max_dims> extents{};
   std::ranges::copy(index.shape(), extents.begin());

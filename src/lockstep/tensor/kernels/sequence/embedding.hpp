@@ -10,9 +10,9 @@ namespace lockstep {
 [[nodiscard]] Shape embedding_shape(const Tensor& index, const Tensor& weight,
                                     std::int64_t padding_idx);
 
-/// The index to compute with, in which all are in [0, V): on the host `index` itself, else
-/// InputError names the place. On a device row 0 stands for a wrong one, and the error comes when
-/// the host waits (index_check.hpp).
+/// The index to compute with; all elements are in [0, V): on the host `index` itself, else
+/// InputError names the position. On a device row 0 replaces a wrong one, and the error is thrown
+/// when the host waits (index_check.hpp).
 [[nodiscard]] Tensor right_rows(const Tensor& index, const Tensor& weight);
 
 /// y[..., D] = weight[index[...], D]. f32 or f64.

@@ -170,13 +170,13 @@ void check_embedding_bag(const Bags& bags, const Tensor& weight) {
   if (factors.defined() && (bags.mode != BagMode::sum || factors.shape() != bags.index.shape() ||
                             factors.dtype() != weight.dtype())) {
     throw ShapeError("embedding_bag: per_sample_weights " + describe(factors) +
-                     " go with a sum, of the index's shape, " + to_string(bags.index.shape()) +
+                     " need a sum, the index's shape, " + to_string(bags.index.shape()) +
                      ", and the table's dtype");
   }
   const std::int64_t entries = bags.index.numel(), rows = weight.size(0);
   if (bags.padding_idx < -1 || bags.padding_idx >= rows) {
     throw InputError("embedding_bag: padding_idx " + std::to_string(bags.padding_idx) +
-                     " is not a row of weight " + describe(weight) + "; -1 stands for none");
+                     " is not a row of weight " + describe(weight) + "; -1 means none");
   }
   const Tensor index = bags.index.to(Device{}), offsets = bags.offsets.to(Device{});
   for (std::int64_t i = 0; i < entries; ++i) {
@@ -187,14 +187,15 @@ void check_embedding_bag(const Bags& bags, const Tensor& weight) {
                      std::to_string(rows) + ")");
   }
   if (entries > 0 && bags.offsets.numel() == 0) {
-    throw InputError("embedding_bag: " + std::to_string(entries) + " entries are in no bag");
+    throw InputError("embedding_bag: " + std::to_string(entries) + " entries belong to no bag");
   }
   std::int64_t least = 0;
   for (std::int64_t b = 0; b < bags.offsets.numel(); ++b) {
     const std::int64_t offset = integers(HostArray(offsets))[b];
     if (offset < least || offset > entries || (b == 0 && offset != 0)) {
       throw InputError("embedding_bag: offset " + std::to_string(offset) + ", number " +
-                       std::to_string(b) + ": offsets begin with 0, never fall, and end within " +
+                       std::to_string(b) +
+                       ": offsets start at 0, never decrease, and stay within " +
                        std::to_string(entries) + " entries");
     }
     least = offset;

@@ -16,9 +16,10 @@ struct Bags {
   std::int64_t padding_idx = -1;  ///< entries that are this are passed over; -1: none
 };
 
-/// Throws ShapeError for other dtypes and shapes, and for weights of what is no sum; InputError,
-/// naming the place, for an index outside weight[V, D], offsets that do not begin with 0, fall, or
-/// go beyond the entries, and a padding_idx outside [-1, V). For a device it waits and copies both.
+/// Throws ShapeError for other dtypes and shapes, and for weights without BagMode::sum. Throws
+/// InputError, with the position, for an index outside weight[V, D], for offsets that do not start
+/// at 0, decrease, or exceed the entries, and for a padding_idx outside [-1, V). For a device it
+/// waits and copies both.
 void check_embedding_bag(const Bags& bags, const Tensor& weight);
 
 /// y[bags, D] = the sum, mean or maximum of weight[V, D]'s rows in each bag; of an empty one 0.

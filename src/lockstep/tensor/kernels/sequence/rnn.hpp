@@ -31,7 +31,7 @@ void zero_behind(const RnnPlan& plan, const Tensor& t);
 /// behind[N] of bool: whether element t is behind the sequence's end.
 void mark_behind(const RnnPlan& plan, std::int64_t t, const Tensor& behind);
 
-/// What a forward leaves behind.
+/// The values that a forward saves.
 struct RnnStates {
   Tensor h;            ///< [T + 1, N, H]: the initial state and that after each step, in x's order
   Tensor c;            ///< the same of the cells; LSTM only
@@ -55,7 +55,7 @@ struct RnnStates {
                                     const Tensor& c0, const Tensor& weight_hh,
                                     const Tensor& bias_ih, const Tensor& bias_hh);
 
-/// Gradients of a. They are those of both products but for the GRU, whose new gate takes the
+/// Gradients of a. They are those of both products, except in the GRU, whose new gate takes the
 /// hidden product times r. h0's and c0's, [N, H], are complete.
 struct RnnGradients {
   Tensor x_part;       ///< [T, N, G H]
