@@ -200,8 +200,8 @@ TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
     job.emplace_back(":");
     job.insert(job.end(), std::find(rank.begin(), rank.end(), "-n"), rank.end());
   }
-  // Over TCP MPICH's own MPI_Finalize hangs now and then, on a busy machine mostly (README, "Honest
-  // limits"), when the doctor has said all.
+  // Over TCP, MPICH's MPI_Finalize sometimes hangs on a busy machine after the doctor has printed
+  // everything (docs/reference/limits.md).
   const Finished finished = run({"unshare", "--mount", "--uts", "--net", "--pid", "--fork",
                                  "--kill-child", "sh", "-euc", machines + quoted(job)},
                                 {}, 25);

@@ -86,6 +86,18 @@ TEST(ModelDescribe, FlopsAndPeakOfMemoryAreThoseOfARun) {
   }
 }
 
+TEST(Report, LeavesTheShareOfThePeakOutWhereFusedLayersSkipWork) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  const Finished run = classify(1, deck_of("convnet", dir));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(run.says("samples/s")) << run.output;
+  EXPECT_FALSE(run.says("of peak")) << run.output;
+  const std::string metrics = read_file(dir + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("flops_per_s"), std::string::npos) << metrics;
+  EXPECT_EQ(metrics.find("of_peak"), std::string::npos) << metrics;
+}
+
 TEST(ModelDescribe, TakesOverridesAndRefusesWhatDoesNotFit) {
   const auto deck = source("inputs/synthetic.toml");
   const auto other = lockstep_utility(

@@ -20,4 +20,11 @@ void count_flops(std::int64_t flops) noexcept {
   }
 }
 
+void count_nominal_flops(std::int64_t flops) noexcept {
+  count_flops(flops);
+  for (FlopCounter* counter = innermost(); counter; counter = counter->outer_) {
+    counter->nominal_flops_ += flops;
+  }
+}
+
 }  // namespace lockstep

@@ -14,14 +14,20 @@ class FlopCounter {
   FlopCounter& operator=(const FlopCounter&) = delete;
 
   [[nodiscard]] std::int64_t flops() const noexcept { return flops_; }
+  /// Those of flops() that belong to fused layers, which skip some of them in backward.
+  [[nodiscard]] std::int64_t nominal_flops() const noexcept { return nominal_flops_; }
 
  private:
   friend void count_flops(std::int64_t flops) noexcept;
+  friend void count_nominal_flops(std::int64_t flops) noexcept;
   FlopCounter* outer_;
   std::int64_t flops_ = 0;
+  std::int64_t nominal_flops_ = 0;
 };
 
-/// Called by operations: `flops` more, for whoever counts.
+/// Operations call it: adds `flops` to the counters of this thread.
 void count_flops(std::int64_t flops) noexcept;
+/// The same of a fused layer that skips some of them in backward.
+void count_nominal_flops(std::int64_t flops) noexcept;
 
 }  // namespace lockstep

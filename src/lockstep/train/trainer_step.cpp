@@ -61,6 +61,7 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
       const Variable output = ddp_->forward([&](nn::Module& m) { return task_.forward(m, batch); });
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
       step.times.flops += 3.0 * static_cast<double>(counter.flops());
+      step.times.nominal_flops += 3.0 * static_cast<double>(counter.nominal_flops());
     }
     if (rows.size() > 0) figures_.add(loss.data(), rows.size());
     std::optional<DistributedDataParallel::NoSync> local;

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
           std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
         },
         LogLevel::debug);
-    // Over TCP MPICH's own MPI_Finalize hangs now and then (README, "Honest limits").
+    // Over TCP MPICH's own MPI_Finalize hangs now and then (docs/reference/limits.md).
     const MpiSession session(argc, argv, std::chrono::seconds(10));
     const auto group = make_mpi_group(MPI_COMM_WORLD);
     rpc::init("worker" + std::to_string(group->rank()), *group, {.wake_by_datagrams = argc < 2});

@@ -74,7 +74,7 @@ Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight, const O
   Tensor code = grad_enabled() ? Tensor::empty(shape, DType::u8, x.data().device()) : Tensor();
   conv2d_max_pool2d_relu_forward(inputs, y, code);
   const Shape unpooled = conv2d_shape(inputs.x, inputs.weight, inputs.bias, conv);
-  count_flops(2 * unpooled.numel() * weight.data().numel() / weight.shape()[0]);
+  count_nominal_flops(2 * unpooled.numel() * weight.data().numel() / weight.shape()[0]);
   return record<Conv2dMaxPool2dReluNode>(y, {&x, &weight, &bias}, std::move(inputs), y,
                                          std::move(code));
 }

@@ -24,7 +24,7 @@ struct MetricsRow {
   double grad_norm = -1;  ///< of the whole gradient before clipping; negative: not measured
   double samples_per_s = -1, tokens_per_s = -1;
   double flops_per_s = -1;  ///< of all ranks together, StepTimes::flops
-  double of_peak = -1;      ///< their share of what large matrix products reach on as many cores
+  double of_peak = -1;      ///< share of what products reach; -1 where layers skip flops
   double seconds = -1;      ///< wall-clock the line stands for
   bool has_times = false;
   TimeSplit times;

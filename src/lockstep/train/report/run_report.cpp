@@ -37,13 +37,17 @@ void set_speed(MetricsRow& row, double samples_per_s, const Task& task) {
   if (tokens > 0) row.tokens_per_s = samples_per_s * tokens;
 }
 
-/// FLOP/s of `ranks` together, and their share of what as many cores reach.
+/// FLOP/s of `ranks` together, and their share of the peak of as many cores. The share is left out
+/// where fused layers skip some of the counted operations: it could exceed 1.
 void set_flops(MetricsRow& row, std::span<const StepTimes> ranks, double wall, double peak) {
-  double flops = 0;
-  for (const StepTimes& times : ranks) flops += times.flops;
+  double flops = 0, nominal = 0;
+  for (const StepTimes& times : ranks) {
+    flops += times.flops;
+    nominal += times.nominal_flops;
+  }
   if (flops == 0) return;
   row.flops_per_s = flops / wall;
-  if (peak > 0) row.of_peak = row.flops_per_s / (peak * static_cast<double>(ranks.size()));
+  if (peak > 0 && nominal == 0) row.of_peak = row.flops_per_s / (peak * static_cast<double>(ranks.size()));
 }
 
 std::string speed_in_words(const MetricsRow& row) {

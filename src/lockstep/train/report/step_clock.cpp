@@ -23,6 +23,7 @@ constexpr std::array parts_of_step{
     &StepTimes::data,
     &StepTimes::wall,
     &StepTimes::flops,
+    &StepTimes::nominal_flops,
 };
 
 struct NamedPhase {

@@ -29,6 +29,7 @@ struct StepTimes {
   /// The model's: three times those of the forward products of the rank's samples (FlopCounter),
   /// for a product has two in backward. What is computed a second time to save memory is left out.
   double flops = 0;
+  double nominal_flops = 0;  ///< of flops: FlopCounter::nominal_flops, likewise three times
   std::int64_t samples = 0;  ///< of all ranks
   std::int64_t steps = 0;
 
