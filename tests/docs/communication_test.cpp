@@ -5,30 +5,15 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/guide/communication.md: each of its programs is a file, does what the page says and prints
-// what the page shows.
+#include "page.hpp"
+
+// docs/guide/communication.md: its blocks are lines of programs, which do what the page says and
+// print what the page shows.
 
 namespace lockstep::test {
 namespace {
 
-const std::string& page() {
-  static const std::string text = read_file(source("docs/guide/communication.md"));
-  return text;
-}
-
-/// The program's text and, further down, what it prints.
-void expect_shown(const std::string& example, const std::string& output) {
-  const std::string program =
-      "```cpp\n" + read_file(source("docs/examples/" + example + ".cpp")) + "```";
-  const auto at = page().find(program);
-  ASSERT_NE(at, std::string::npos) << "docs/guide/communication.md does not hold docs/examples/"
-                                   << example << ".cpp word for word";
-  if (output.empty()) return;
-  const std::string next_block = page().substr(page().find("\n```\n", at + program.size()));
-  EXPECT_EQ(next_block.rfind("\n```\n" + output + "```", 0), 0U)
-      << "docs/guide/communication.md does not show that " << example << " prints\n"
-      << output;
-}
+constexpr const char* communication_page = "communication.md";
 
 Finished run_example(int ranks, const std::string& example) {
   return run(app(ranks, "docs/examples/" + example, {}));
@@ -40,11 +25,12 @@ struct Shown {
 };
 class CommunicationPage : public testing::TestWithParam<Shown> {};
 
-TEST_P(CommunicationPage, ShowsTheProgramAndWhatItPrints) {
+TEST_P(CommunicationPage, ShowsLinesOfTheProgramAndWhatItPrints) {
   for (const int ranks : {2, 4}) {
     const Finished finished = run_example(ranks, GetParam().example);
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
-    if (ranks == GetParam().ranks) expect_shown(GetParam().example, finished.output);
+    if (ranks == GetParam().ranks)
+      expect_excerpt_and_output(communication_page, GetParam().example, finished.output);
   }
 }
 
@@ -54,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Examples, CommunicationPage,
                          [](const auto& example) { return std::string(example.param.example); });
 
 TEST(CommunicationPage, SharedBuffersAreReduced) {
-  expect_shown("shared_buffer", "");
+  expect_excerpt(communication_page, "shared_buffer");
   for (const int ranks : {2, 4}) {
     const Finished finished = run_example(ranks, "shared_buffer");
     EXPECT_EQ(finished.exit_code, 0);
@@ -63,7 +49,7 @@ TEST(CommunicationPage, SharedBuffersAreReduced) {
 }
 
 TEST(CommunicationPage, ALateRankIsNamedAtTheDeadline) {
-  expect_shown("deadline", "");
+  expect_excerpt(communication_page, "deadline");
   for (const int ranks : {2, 4}) {
     const std::string call = "all_reduce(sum) #2 of f32[1000] has not completed";
     const std::string who = "rank 0 has not entered it";
@@ -81,7 +67,7 @@ TEST(CommunicationPage, ALateRankIsNamedAtTheDeadline) {
 TEST(CommunicationPage, ShowsGroupsWithoutMpi) {
   const Finished finished = run({built("docs/examples/groups_without_mpi")});
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
-  expect_shown("groups_without_mpi", finished.output);
+  expect_excerpt_and_output(communication_page, "groups_without_mpi", finished.output);
 }
 
 TEST(CommunicationPage, AveragedGradientsTrain) {

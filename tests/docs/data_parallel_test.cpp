@@ -4,24 +4,12 @@
 #include <string>
 #include <support/process.hpp>
 
+#include "page.hpp"
+
 // docs/guide/data_parallel.md: what it shows are parts of programs, which do what the page says.
 
 namespace lockstep::test {
 namespace {
-
-/// The page names the program, and what it shows next are lines of it.
-void expect_on_data_parallel_page(const std::string& example) {
-  const std::string page = read_file(source("docs/guide/data_parallel.md"));
-  const auto name = page.find("examples/" + example + ".cpp)");
-  ASSERT_NE(name, std::string::npos) << example;
-  const auto begin = page.find("```cpp\n", name) + 7, end = page.find("```\n", begin);
-  const std::string shown = page.substr(begin, end - begin);
-  EXPECT_GT(shown.size(), 100U) << shown;
-  EXPECT_NE(read_file(source("docs/examples/" + example + ".cpp")).find("\n" + shown),
-            std::string::npos)
-      << "docs/examples/" << example << ".cpp does not hold word for word:\n"
-      << shown;
-}
 
 /// What the last epoch's line says behind `before`.
 double last_loss(const std::string& output, const std::string& before) {
@@ -32,7 +20,7 @@ double last_loss(const std::string& output, const std::string& before) {
 }
 
 TEST(DataParallelPage, AveragedParametersTrain) {
-  expect_on_data_parallel_page("average_parameters");
+  expect_excerpt("data_parallel.md", "average_parameters");
   for (const int ranks : {1, 2, 4}) {
     const Finished finished = run(app(ranks, "docs/examples/average_parameters", {}));
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
@@ -41,7 +29,7 @@ TEST(DataParallelPage, AveragedParametersTrain) {
 }
 
 TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
-  expect_on_data_parallel_page("accumulate_gradients");
+  expect_excerpt("data_parallel.md", "accumulate_gradients");
   double alone = 0;
   for (const int ranks : {1, 2, 3}) {
     const Finished finished = run(app(ranks, "docs/examples/accumulate_gradients", {}));
@@ -54,7 +42,7 @@ TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
 }
 
 TEST(DataParallelPage, LbfgsFitsTheCurveAndAllRanksTakeTheSameSteps) {
-  expect_on_data_parallel_page("lbfgs");
+  expect_excerpt("data_parallel.md", "lbfgs");
   for (const int ranks : {1, 2, 3}) {
     const Finished finished = run(app(ranks, "docs/examples/lbfgs", {}));
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
@@ -67,7 +55,7 @@ TEST(DataParallelPage, LbfgsFitsTheCurveAndAllRanksTakeTheSameSteps) {
 }
 
 TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
-  expect_on_data_parallel_page("uneven_inputs");
+  expect_excerpt("data_parallel.md", "uneven_inputs");
   const std::string steps[] = {"steps 32 to 32 a rank  ", "steps 11 to 22 a rank  ",
                                "steps 6 to 16 a rank  "};
   for (const int ranks : {1, 2, 3}) {
@@ -105,7 +93,7 @@ TEST(DataParallelPage, AModelOverTwoRanksTrainsOnOneAndTwoReplicas) {
 }
 
 TEST(DataParallelPage, OwnCommHookLearnsWithHalfOfTheBytes) {
-  expect_on_data_parallel_page("own_comm_hook");
+  expect_excerpt("data_parallel.md", "own_comm_hook");
   for (const int ranks : {1, 2, 4}) {
     const Finished finished = run(app(ranks, "docs/examples/own_comm_hook", {}));
     ASSERT_EQ(finished.exit_code, 0) << finished.output;

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <filesystem>
+#include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <support/process.hpp>
 
@@ -47,17 +50,55 @@ TEST(OwnModel, LearnsOnOneAndThreeRanks) {
   }
 }
 
-TEST(Pages, EveryLinkToAFileLeadsToOne) {
-  int links = 0;
-  const std::regex link(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
+/// The names by which GitHub links to a page's headings: letters in lower case, hyphens for spaces,
+/// nothing for other characters than these, digits, hyphens and underscores; "-1" behind the second
+/// of equal ones.
+std::set<std::string> anchors_of(const std::string& text) {
+  std::set<std::string> anchors;
+  std::map<std::string, int> seen;
+  std::istringstream lines(text);
+  bool in_block = false;
+  const std::regex heading("#{1,6} +(.*?) *"), link(R"(\[([^\]]*)\]\([^)]*\))");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) in_block = !in_block;
+    std::smatch match;
+    if (in_block || !std::regex_match(line, match, heading)) continue;
+    std::string slug;
+    for (const char c : std::regex_replace(match[1].str(), link, "$1")) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == ' ') slug += '-';
+      if (c == '-' || c == '_' || byte >= 0x80 || std::isalnum(byte) != 0)
+        slug += static_cast<char>(std::tolower(byte));
+    }
+    const int before = seen[slug]++;
+    anchors.insert(before == 0 ? slug : slug + "-" + std::to_string(before));
+  }
+  return anchors;
+}
+
+TEST(Pages, HeadingsHaveGitHubsNames) {
+  const auto anchors = anchors_of(
+      "# GPT-2's weights\n```sh\n# no heading\n```\n## `--set`, a [link](x.md)\n## Data\n## "
+      "Data\n");
+  EXPECT_EQ(anchors, (std::set<std::string>{"gpt-2s-weights", "--set-a-link", "data", "data-1"}));
+}
+
+TEST(Pages, EveryLinkToAFileOrHeadingLeadsToOne) {
+  int links = 0, anchored = 0;
+  const std::regex link(R"(\]\(([^)#: ]*)(?:#([^) ]*))?\))");
   for (const auto& page : pages()) {
     const std::string text = read_file(page);
     for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at, ++links) {
-      EXPECT_TRUE(fs::exists(page.parent_path() / (*at)[1].str()))
-          << page << " links to " << (*at)[1];
+      const fs::path target = (*at)[1].length() == 0 ? page : page.parent_path() / (*at)[1].str();
+      EXPECT_TRUE(fs::exists(target)) << page << " links to " << (*at)[1];
+      if (!(*at)[2].matched || target.extension() != ".md") continue;
+      EXPECT_TRUE(anchors_of(read_file(target)).contains((*at)[2]))
+          << page << " links to " << (*at)[1] << "#" << (*at)[2] << ", a heading that is not there";
+      ++anchored;
     }
   }
-  EXPECT_GT(links, 10);
+  EXPECT_GT(links, 100);
+  EXPECT_GT(anchored, 50);
 }
 
 TEST(Pages, EveryDeckKeySetOnACommandLineIsOneThatDecksHave) {

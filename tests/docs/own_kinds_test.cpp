@@ -4,6 +4,8 @@
 #include <support/process.hpp>
 #include <vector>
 
+#include "page.hpp"
+
 // docs/guide/write_an_app.md: a program with a schedule, a model, a loss and data of its own.
 
 namespace lockstep::test {
@@ -11,8 +13,7 @@ namespace {
 
 TEST(OwnKindsOfThePage, AreChosenByADeck) {
   const std::string page = read_file(source("docs/guide/write_an_app.md"));
-  const std::string program = read_file(source("docs/examples/own_kinds.cpp"));
-  EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
+  expect_excerpt("write_an_app.md", "own_kinds");
   const std::string begin = "```toml\ndata = {kind = \"wave\"";
   const auto at = page.find(begin);
   ASSERT_NE(at, std::string::npos);

@@ -4,15 +4,15 @@
 #include <support/process.hpp>
 #include <vector>
 
+#include "page.hpp"
+
 // docs/guide/write_an_app.md: a program with an optimizer of its own.
 
 namespace lockstep::test {
 namespace {
 
 TEST(OwnOptimizerOfThePage, TrainsByItsDeckAndIsResumedWithTheSameBits) {
-  const std::string page = read_file(source("docs/guide/write_an_app.md"));
-  const std::string program = read_file(source("docs/examples/own_optimizer.cpp"));
-  EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
+  expect_excerpt("write_an_app.md", "own_optimizer");
 
   const ScratchFolder scratch;
   const std::string deck = scratch.write(

@@ -6,6 +6,8 @@
 #include <support/process.hpp>
 #include <vector>
 
+#include "page.hpp"
+
 // docs/guide/predict.md: its blocks are run in their order, in one folder, with this build where
 // the page has build/release.
 
@@ -25,12 +27,6 @@ std::vector<Block> blocks(const std::string& page) {
   for (std::sregex_iterator at(text.begin(), text.end(), block), end; at != end; ++at)
     all.push_back({(*at)[1], (*at)[2]});
   return all;
-}
-
-bool shows(const std::string& page, const std::string& example) {
-  return read_file(source(page))
-             .find("```cpp\n" + read_file(source("docs/examples/" + example + ".cpp")) + "```") !=
-         std::string::npos;
 }
 
 TEST(PredictPage, WhatItShowsIsWhatHappens) {
@@ -54,16 +50,16 @@ TEST(PredictPage, WhatItShowsIsWhatHappens) {
   }
   EXPECT_EQ(commands, 5);
 
-  ASSERT_TRUE(shows("docs/guide/predict.md", "predict"));
+  expect_excerpt("predict.md", "predict");
   const Finished predicted = here("build/release/docs/examples/predict runs/heat");
   ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
   EXPECT_TRUE(predicted.says("parameters -> field\nin the middle ")) << predicted.output;
-  ASSERT_TRUE(shows("docs/guide/predict.md", "predict_own_model"));
+  expect_excerpt("predict.md", "predict_own_model");
   const Finished own = here("build/release/docs/examples/predict_own_model drag.h5");
   ASSERT_EQ(own.exit_code, 0) << own.output;
   EXPECT_EQ(own.output, "drag of one sample: 1 number\n");
 
-  ASSERT_TRUE(shows("docs/guide/checkpoints.md", "read_checkpoint"));
+  expect_excerpt("checkpoints.md", "read_checkpoint");
   const Finished read = here("build/release/docs/examples/read_checkpoint runs/heat");
   ASSERT_EQ(read.exit_code, 0) << read.output;
   EXPECT_TRUE(read.says("step 800, epoch 20\n")) << read.output;

@@ -6,6 +6,8 @@
 #include <support/process.hpp>
 #include <vector>
 
+#include "page.hpp"
+
 // docs/guide/write_an_app.md: a task of samples with several inputs.
 
 namespace lockstep::test {
@@ -42,9 +44,7 @@ double figure(const std::string& summary, const std::string& name) {
 }
 
 TEST(SeveralInputs, ReachTheModelOnAnyNumberOfRanks) {
-  const std::string page = read_file(source("docs/guide/write_an_app.md"));
-  const std::string program = read_file(source("docs/examples/several_inputs.cpp"));
-  EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
+  expect_excerpt("write_an_app.md", "several_inputs");
 
   const ScratchFolder scratch;
   const std::string deck = scratch.write(

@@ -5,6 +5,8 @@
 #include <support/process.hpp>
 #include <vector>
 
+#include "page.hpp"
+
 // docs/guide/write_an_app.md: a training part of a program's own.
 
 namespace lockstep::test {
@@ -19,9 +21,7 @@ int epochs_of(const std::string& dir) {
 }
 
 TEST(PartOfAProgram, EndsTheTrainingAndGoesOnFromItsStateInCheckpoints) {
-  const std::string page = read_file(source("docs/guide/write_an_app.md"));
-  const std::string program = read_file(source("docs/examples/train_to_target.cpp"));
-  EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
+  expect_excerpt("write_an_app.md", "train_to_target");
 
   const ScratchFolder scratch;
   const std::string deck = scratch.write("deck.toml", R"(

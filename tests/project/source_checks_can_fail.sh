@@ -103,6 +103,17 @@ expect 1 'b_bench.cpp is not in benchmarks/tensor/CMakeLists.txt' "$here/benchma
 echo 'lockstep_add_benchmark(NAME tensor.c SOURCES a_bench.cpp b_bench.cpp)' >"$list"
 expect 1 'docs/page.md: no benchmark is called tensor.a_bench' "$here/benchmarks.sh" "$work"
 
+mkdir -p "$work/docs/guide"
+page=$work/docs/guide/page.md
+words() { printf 'word %.0s' $(seq "$1"); }
+printf '# Title\n\n%sends.\n\n- %sends.\n- %sends.\n\n| %s |\n\n```\n%s\n```\n' "$(words 39)" "$(words 30)" "$(words 30)" "$(words 60)" \
+  "$(words 60)" >"$page"
+expect 0 '2 pages, 4 sentences, 0 of more than 40 words' "$here/sentences.sh" "$work"
+printf '%s\n%sends.\n' "$(words 20)" "$(words 20)" >>"$page"
+expect 1 'docs/guide/page.md:13: 41 words: word' "$here/sentences.sh" "$work"
+rm -r "$work/docs" "$work/README.md"
+expect 1 '0 pages' "$here/sentences.sh" "$work"
+
 # Nothing to look at is a failure, not a pass.
 rm -r "$work/benchmarks"/*
 expect 1 '0 sources' "$here/benchmarks.sh" "$work"
