@@ -414,7 +414,7 @@ TEST(ScalingLaunch, SettingsOfThePointFollowTheUsersOwn) {
   const std::string words = quoted(settings_of(point, options, 2, "a \"b\""));
   EXPECT_LT(words.find("train.batch_size=7"), words.find("train.batch_size=256"));
   for (const char* part : {R"('run.dir="a \"b\""')", "run.threads=2", "log.every_steps=10",
-                           "checkpoint.every_epochs=0"})
+                           "run.max_minutes=11.00", "checkpoint.every_epochs=0"})
     EXPECT_TRUE(has(words, part)) << part << " in " << words;
   EXPECT_EQ(steps_a_row(7), 1);
 }

@@ -82,7 +82,7 @@ TEST_F(Scaling, AStudyThatIsKilledAndThenStoppedGoesOnWhereItWas) {
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   const auto all = points();
   EXPECT_EQ(all.size(), 6U) << finished.output;
-  for (const auto& [name, time] : first) EXPECT_EQ(all.at(name), time) << name;
+  for (const auto& [name, time] : first) EXPECT_EQ(all.at(name), time) << name << stopped.output;
   for (const auto& [name, time] : second) EXPECT_EQ(all.at(name), time) << name;
   EXPECT_TRUE(finished.says(std::to_string(second.size()) + " of 6 points are done already"));
   EXPECT_TRUE(finished.says("point 6/6: 2 ranks, repeat 2: ")) << finished.output;
@@ -201,6 +201,22 @@ TEST_F(Scaling, OversubscribedPointsAreMeasuredAndMarked) {
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_TRUE(finished.says("* more ranks than cores")) << finished.output;
   EXPECT_EQ(json().at("sizes").at(0).at("oversubscribed"), true);
+}
+
+TEST_F(Scaling, AJobScriptAsksForTheFullestNodeOfAnySize) {
+  const Finished printed =
+      study({"--ranks", "8,12", "--nodes", "1,3", "--threads", "2", "--script", "slurm"});
+  EXPECT_EQ(printed.exit_code, 0);
+  EXPECT_TRUE(printed.says("--nodes=3\n#SBATCH --ntasks-per-node=8\n#SBATCH --cpus-per-task=2\n"))
+      << printed.output;
+}
+
+TEST_F(Scaling, HostsAndSlotsMayBeNamed) {
+  const std::string members = scratch_.write("members", "a 2\nb 2\n");
+  const Finished printed = study({"--ranks", "2,4", "--nodes", "2", "--members", members,
+                                  "--repeat", "1", "--no-benchmarks", "--dry-run"});
+  EXPECT_TRUE(printed.says(" -hosts a:1,b:1 -n 2 ")) << printed.output;
+  EXPECT_TRUE(printed.says(" -hosts a:2,b:2 -n 4 ")) << printed.output;
 }
 
 TEST_F(Scaling, ADryRunPrintsTheCommandsAndAProgramOfOnesOwnIsMeasured) {

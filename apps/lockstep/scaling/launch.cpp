@@ -102,6 +102,9 @@ std::vector<std::string> settings_of(const Point& point, const Options& options,
   set(fmt::format("run.threads={}", threads));
   set(fmt::format("train.batch_size={}", point.batch_size));
   set("train.epochs=1000000");  // it is stopped once its steps are done
+  // Should nobody be left to stop it.
+  constexpr double seconds_a_minute = 60;
+  set(fmt::format("run.max_minutes={:.2f}", 1 + options.limit / seconds_a_minute));
   set("train.early_stop_patience=0");
   set(fmt::format("log.every_steps={}", steps_a_row(options.steps)));
   set("log.level=\"warn\"");

@@ -83,18 +83,25 @@ std::string Point::name() const {
   return is_benchmark() ? size + "_benchmarks" : fmt::format("{}_repeat_{}", size, repeat);
 }
 
-std::vector<Point> make_plan(const PlanInput& input) {
-  if (input.ranks.empty()) throw InputError("--ranks names no numbers of ranks, such as 1,2,4");
-  if (input.nodes.size() > 1 && input.nodes.size() != input.ranks.size()) {
+void expect_one_or_each(const std::vector<int>& ranks, const std::vector<int>& nodes) {
+  if (ranks.empty()) throw InputError("--ranks names no numbers of ranks, such as 1,2,4");
+  if (nodes.size() > 1 && nodes.size() != ranks.size()) {
     throw InputError(fmt::format("--nodes wants one number, or one for each of the {} of --ranks",
-                                 input.ranks.size()));
+                                 ranks.size()));
   }
+}
+
+int nodes_of(const std::vector<int>& nodes, std::size_t size) {
+  if (nodes.empty()) return 0;
+  return nodes.size() == 1 ? nodes.front() : nodes.at(size);
+}
+
+std::vector<Point> make_plan(const PlanInput& input) {
+  expect_one_or_each(input.ranks, input.nodes);
   std::vector<Point> sizes;
   std::set<std::pair<int, int>> known;
   for (std::size_t i = 0; i < input.ranks.size(); ++i) {
-    const int nodes = input.nodes.empty()       ? 0
-                      : input.nodes.size() == 1 ? input.nodes.front()
-                                                : input.nodes[i];
+    const int nodes = nodes_of(input.nodes, i);
     if (!input.nodes.empty() && nodes < 1) throw InputError("--nodes wants numbers from 1 on");
     sizes.push_back(point_of(input, input.ranks[i], nodes));
     if (!known.insert({sizes.back().ranks(), sizes.back().nodes()}).second) {

@@ -33,6 +33,11 @@ struct PlanInput {
   bool benchmarks = true;
 };
 
+/// Throws InputError: no ranks, or nodes that are neither one number nor one for each.
+void expect_one_or_each(const std::vector<int>& ranks, const std::vector<int>& nodes);
+/// Those of --nodes for the size of this index; 0: as few as hold it.
+[[nodiscard]] int nodes_of(const std::vector<int>& nodes, std::size_t size);
+
 /// All points in the order in which they run: benchmarks, then every size once, then again. So that
 /// what changes on the machine meanwhile meets all sizes alike. Throws InputError: sizes that do
 /// not fit, come twice, or whose batch is no whole number.

@@ -1,18 +1,22 @@
 #include "study.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <lockstep/base/host.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
+#include "elastic/leftovers.hpp"
 #include "job_script.hpp"
 #include "launch.hpp"
 #include "measurement.hpp"
@@ -45,6 +49,26 @@ std::string in_words(const Point& point) {
          (point.is_benchmark() ? ", benchmarks" : fmt::format(", repeat {}", point.repeat));
 }
 
+/// What a study that was killed has left running would measure with the new points, and write where
+/// they do. Nothing of it is wanted any more.
+void end_leftovers(const fs::path& folder) {
+  constexpr double longest_death_s = 10;
+  constexpr std::chrono::milliseconds between_looks{50};
+  const auto begun = Clock::now();
+  for (;;) {
+    const std::vector<int> left = elastic::leftovers(folder);
+    if (left.empty()) return;
+    if (seconds_since(begun) > longest_death_s) {
+      throw InputError(
+          fmt::format("processes that a killed study in {} left behind do not die: {}; start again "
+                      "when they have",
+                      folder.string(), fmt::join(left, ", ")));
+    }
+    for (const int process : left) kill(process, SIGKILL);
+    std::this_thread::sleep_for(between_looks);
+  }
+}
+
 class StudyRun {
  public:
   StudyRun(const Options& options, Assignment assignment)
@@ -74,6 +98,7 @@ class StudyRun {
   ExitCode run() {
     listen();
     const Store store(options_.output, assignment_.identity);
+    end_leftovers(store.folder());
     std::size_t had = 0;
     for (const Point& point : plan_) had += is_done(store, point) ? 1 : 0;
     if (had > 0) say(fmt::format("{} of {} points are done already", had, plan_.size()));
@@ -127,9 +152,11 @@ class StudyRun {
     StepLimit steps(folder, assignment_.identity.warmup + assignment_.identity.steps);
     auto alive = Clock::now();
     const int start = static_cast<int>(at) + 1;
+    elastic::Launcher::Command command = launcher_.command(point, start, app_of(point, folder));
+    const Environment mark = elastic::mark_of_this_supervisor(store.folder());
+    command.environment.insert(command.environment.end(), mark.begin(), mark.end());
     const Ended ended = run_command(
-        launcher_.command(point, start, app_of(point, folder)), options_.limit,
-        [] { return is_asked_to_stop.load(); },
+        command, options_.limit, [] { return is_asked_to_stop.load(); },
         [&] {
           if (!point.is_benchmark()) steps.look();
           if (Clock::now() - alive < FolderLock::heartbeat) return;
@@ -216,13 +243,16 @@ class StudyRun {
   std::vector<Point> plan_;
 };
 
-/// Slots and hosts that no job has yet.
+/// What the job must have, for hosts that nobody knows yet.
 ExitCode print_script(const Options& options, int threads) {
-  const int ranks = *std::ranges::max_element(options.ranks);
-  int nodes = 1;
-  for (const int one : options.nodes) nodes = std::max(nodes, one);
-  train::write_stdout(
-      job_script(options.script, options, nodes, (ranks + nodes - 1) / nodes, threads));
+  int most_nodes = 1, most_ranks = 1;  // on one node
+  for (std::size_t i = 0; i < options.ranks.size(); ++i) {
+    const int nodes = nodes_of(options.nodes, i);
+    most_nodes = std::max(most_nodes, nodes);
+    const int on = std::max(1, nodes);
+    most_ranks = std::max(most_ranks, (options.ranks[i] + on - 1) / on);
+  }
+  train::write_stdout(job_script(options.script, options, most_nodes, most_ranks, threads));
   return ExitCode::done;
 }
 
@@ -230,7 +260,7 @@ ExitCode print_script(const Options& options, int threads) {
 
 ExitCode run_study(const Options& options, Assignment assignment) {
   const int threads = assignment.identity.threads;
-  if (options.ranks.empty()) throw InputError("--ranks names no numbers of ranks, such as 1,2,4");
+  expect_one_or_each(options.ranks, options.nodes);
   if (!options.script.empty()) return print_script(options, threads);
   if (!environment("PMI_RANK").empty() || !environment("OMPI_COMM_WORLD_RANK").empty())
     throw InputError("lockstep scaling starts the ranks itself: start it without mpiexec");
