@@ -350,6 +350,30 @@ TEST(ScalingReport, JsonHoldsEverySampleAndIsWhatCompareReads) {
       "no file of a scaling study"));
 }
 
+/// With one blank between two words.
+std::string words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::string joined;
+  for (std::string word; stream >> word;) joined += (joined.empty() ? "" : " ") + word;
+  return joined;
+}
+
+TEST(ScalingReport, BenchmarksAreATableOfCollectivesBySize) {
+  Json one{{"ranks", 2}, {"memory", {{"gb_per_s", {10.25, 11}}}}};
+  one["products"]["gflop_per_s"] = {100, 90};
+  one["collectives"] = Json::array();
+  for (const char* op : {"all_reduce", "broadcast"}) {
+    for (const int bytes : {1024, 4096})
+      one["collectives"].push_back(
+          {{"op", op}, {"bytes", bytes}, {"us", {{"median", 2.5}}}, {"busbw_gb_per_s", 0.5}});
+  }
+  const std::string lines = benchmark_lines(one);
+  EXPECT_TRUE(has(lines, "2 ranks: memory 21.2 GB/s together, products 90 GFLOP/s the slowest"));
+  EXPECT_EQ(words_of(lines.substr(lines.find('\n'))),
+            "us (bus GB/s) 1.0 KiB 4.0 KiB all_reduce 2.5 (0.50) 2.5 (0.50) broadcast 2.5 (0.50) "
+            "2.5 (0.50)");
+}
+
 int count(const std::string& text, const std::string& pattern) {
   const std::regex expression(pattern);
   return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), expression),

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <lockstep/base/helper_program.hpp>
+#include <lockstep/io/folder.hpp>
 
 namespace lockstep::scaling {
 namespace {
@@ -68,16 +69,18 @@ std::string benchmark_lines(const Json& benchmarks) {
   std::string text = fmt::format(
       "{} rank{}: memory {:.1f} GB/s together, products {:.0f} GFLOP/s the slowest rank", ranks,
       ranks == 1 ? "" : "s", sum(memory), least(products));
-  std::string name;
+  std::string sizes, lines, name, first;
   for (const Json& one : benchmarks.at("collectives")) {
-    if (one.at("op") != name) {
-      name = one.at("op").get<std::string>();
-      text += fmt::format("\n  {:<14}", name);
-    }
-    text += fmt::format("  {} B {:.1f} us {:.2f} GB/s", one.at("bytes").get<std::int64_t>(),
-                        one.at("us").at("median").get<double>(),
-                        one.at("busbw_gb_per_s").get<double>());
+    if (one.at("op") != name) lines += fmt::format("\n  {:<16}", one.at("op").get<std::string>());
+    name = one.at("op").get<std::string>();
+    if (first.empty()) first = name;
+    if (name == first)
+      sizes += fmt::format("{:>16}", format_bytes(one.at("bytes").get<std::int64_t>()));
+    lines += fmt::format("{:>16}",
+                         fmt::format("{:.1f} ({:.2f})", one.at("us").at("median").get<double>(),
+                                     one.at("busbw_gb_per_s").get<double>()));
   }
+  if (!lines.empty()) text += fmt::format("\n  {:<16}{}{}", "us (bus GB/s)", sizes, lines);
   return text + "\n";
 }
 
