@@ -219,6 +219,24 @@ TEST_F(Scaling, HostsAndSlotsMayBeNamed) {
   EXPECT_TRUE(printed.says(" -hosts a:2,b:2 -n 4 ")) << printed.output;
 }
 
+TEST(Bench, PrintsMemoryProductsAndCollectivesOfAllRanks) {
+  const Finished finished = run(app(2, "apps/lockstep", {"bench", "--seconds", "0.5"}));
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  const Json speed = Json::parse(finished.output);
+  EXPECT_EQ(speed.at("ranks"), 2);
+  for (const auto& [what, unit] : {std::pair{"memory", "gb_per_s"}, {"products", "gflop_per_s"}}) {
+    const auto ranks = speed.at(what).at(unit).get<std::vector<double>>();
+    ASSERT_EQ(ranks.size(), 2U);
+    for (const double value : ranks) EXPECT_GT(value, 0) << what;
+  }
+  std::map<std::string, std::vector<std::int64_t>> sizes;
+  for (const Json& one : speed.at("collectives"))
+    sizes[one.at("op")].push_back(one.at("bytes").get<std::int64_t>());
+  EXPECT_EQ(sizes.size(), 4U);
+  for (const auto& [op, bytes] : sizes)
+    EXPECT_EQ(bytes, (std::vector<std::int64_t>{1 << 10, 1 << 14, 1 << 18, 1 << 22, 25 << 20}));
+}
+
 TEST_F(Scaling, ADryRunPrintsTheCommandsAndAProgramOfOnesOwnIsMeasured) {
   const Words own{"--ranks",
                   "2",
