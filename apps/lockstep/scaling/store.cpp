@@ -36,7 +36,7 @@ fs::path checked(const fs::path& folder) {
 
 Json read_study_file(const fs::path& file) {
   constexpr std::int64_t most_bytes = std::int64_t{256} << 20U;
-  const Json json = Json::parse(read_small_file(file, most_bytes), nullptr, false);
+  Json json = Json::parse(read_small_file(file, most_bytes), nullptr, false);
   if (!json.is_object()) throw InputError(file.string() + " is no file of a scaling study");
   return json;
 }

@@ -31,8 +31,10 @@ namespace {
 std::atomic<bool> is_asked_to_stop{false};
 
 void listen() {
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1})
-    std::signal(number, [](int) { is_asked_to_stop = true; });
+  const auto note = [](int) { is_asked_to_stop = true; };
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, note);
+  // A terminal that is closed; nohup has it ignored (apps/hangup.c).
+  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
