@@ -8,6 +8,7 @@
 #include <lockstep/base/error.hpp>
 
 #include "elastic/options.hpp"
+#include "scaling/options.hpp"
 
 namespace lockstep::utility {
 
@@ -69,6 +70,17 @@ ExitCode import_weights(const std::string& weights, const std::string& output,
 
 /// The rings of flight recorders in a run folder, or in any other, and the verdict on them.
 ExitCode show_flight(const std::string& dir, bool json);
+
+/// How fast this machine is for all ranks together: collectives, memory, products; as JSON. Starts
+/// MPI; collective.
+struct BenchOptions {
+  double seconds = 8;  ///< about so long
+  std::string output;  ///< a file; empty: stdout
+};
+ExitCode bench(int argc, char** argv, const BenchOptions& options);
+
+/// Measures a deck on several numbers of ranks, or compares two such studies. Starts no MPI.
+ExitCode scale(const scaling::Options& options);
 
 /// Starts a training, watches it, and starts it again on what is left or has come. Starts no MPI.
 ExitCode supervise(const elastic::Options& options);

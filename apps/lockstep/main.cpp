@@ -52,6 +52,69 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
       ->expected(-1);
 }
 
+void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
+  using lockstep::scaling::Mode;
+  constexpr double a_week_s = 604'800;
+  constexpr int most_ranks = 1 << 20;
+  const auto count = [&](const char* name, auto& value, const char* help, std::int64_t least) {
+    command->add_option(name, value, help)
+        ->check(lockstep::number_within(static_cast<double>(least), 1e9))
+        ->capture_default_str();
+  };
+  const auto sizes = [&](const char* name, std::vector<int>& value, const char* help) {
+    command->add_option(name, value, help)->delimiter(',')->check(CLI::Range(1, most_ranks));
+  };
+  command->add_option("DECK", options.deck,
+                      "a deck of classify, regress or gpt; with --program any");
+  command->add_option("--set", options.overrides, "override a key: table.key=value")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  command->add_option("-o,--output", options.output, "folder of the study, new or to go on with");
+  sizes("--ranks", options.ranks, "numbers of ranks: 1,2,4,8");
+  sizes("--nodes", options.nodes,
+        "nodes of each, or of all; default: as few as have room for the ranks");
+  auto* strong = command->add_flag_callback(
+      "--strong", [&options] { options.mode = Mode::strong; },
+      "the deck's global batch on any number of ranks (default)");
+  command
+      ->add_flag_callback(
+          "--weak", [&options] { options.mode = Mode::weak; },
+          "the deck's batch on the fewest ranks, and the same share of each on more")
+      ->excludes(strong);
+  count("--repeat", options.repeats, "how often each point is measured", 1);
+  count("--steps", options.steps, "steps that are measured at each point", 1);
+  count("--warmup", options.warmup, "steps before them that are left out", 0);
+  count("--threads", options.threads,
+        "cores of each rank; 0: the deck's run.threads, else those Slurm gave it, else 1", 0);
+  command->add_option("--limit", options.limit, "a point that takes longer has failed")
+      ->check(lockstep::number_within(1, a_week_s))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  command->add_flag("--oversubscribe", options.oversubscribe,
+                    "measure more ranks than this machine has cores for, and mark them");
+  command->add_flag("!--no-benchmarks", options.benchmarks,
+                    "leave collectives, memory and products of the machine out");
+  command->add_option("--program", options.program, "default: the bundled one for the deck");
+  command->add_option("--members", options.members,
+                      "file of lines HOST SLOTS; default: the Slurm allocation, else this machine");
+  command->add_option("--launcher", options.launcher,
+                      "default: srun in a Slurm allocation, else mpiexec (MPICH's) with -bind-to");
+  command->add_flag("--dry-run", options.dry_run, "print the commands of all points");
+  command
+      ->add_option("--script", options.script, "print a job script of the study for a batch system")
+      ->check(CLI::IsMember({"slurm", "pbs", "flux"}));
+  auto* compare =
+      command
+          ->add_option("--compare", options.compare, "two studies: folders, or their scaling.json")
+          ->expected(2);
+  command
+      ->add_option("--across", options.across,
+                   "of two studies this may differ, and is what the ratio is of")
+      ->check(CLI::IsMember({"deck", "version", "machine"}))
+      ->needs(compare);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -189,6 +252,24 @@ int main(int argc, char** argv) {
                   "or come: lockstep elastic --max 4 -- classify DECK",
                   [&] { return utility::supervise(supervision); }),
               supervision);
+
+  utility::BenchOptions machine;
+  auto* bench =
+      add(&cli, "bench",
+          "how fast this machine is for all ranks together: collectives, memory, products",
+          [&] { return utility::bench(argc, argv, machine); });
+  bench->add_option("--seconds", machine.seconds, "about so long in all")
+      ->check(lockstep::number_within(0, 3600))
+      ->capture_default_str();
+  bench->add_option("-o,--output", machine.output, "file for the JSON; default: stdout");
+
+  lockstep::scaling::Options study;
+  study.arguments.assign(argv, argv + argc);
+  add_scaling(add(&cli, "scaling",
+                  "measure a deck on several numbers of ranks: lockstep scaling DECK --ranks 1,2,4 "
+                  "--output DIR",
+                  [&] { return utility::scale(study); }),
+              study);
 
   return lockstep::run_tool(cli, argc, argv, [&] { return action(); });
 }

@@ -37,7 +37,8 @@ constexpr const char* tutorials[] = {"01_from_one_process_to_many",
                                      "11_ddp_and_rpc",
                                      "12_inside_your_simulation",
                                      "13_from_pytorch",
-                                     "14_on_gpus"};
+                                     "14_on_gpus",
+                                     "15_a_scaling_study"};
 
 struct Block {
   std::string kind, text;

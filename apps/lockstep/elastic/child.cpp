@@ -91,8 +91,8 @@ void write_all(int stream, std::string_view text) {
 }  // namespace
 
 Child::Child(const std::vector<std::string>& command, const Environment& environment,
-             Listener listener)
-    : listener_(std::move(listener)) {
+             Listener listener, Output output)
+    : listener_(std::move(listener)), output_(output) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const Pipe out, err;
   // mpiexec ends its ranks when nobody reads what it prints. So it holds the reading ends itself,
@@ -116,7 +116,7 @@ Child::~Child() {
 }
 
 void Child::pass_on(std::size_t stream, std::string_view text) {
-  write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
+  if (output_ == Output::passed_on) write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
   std::string& line = lines_[stream];
   for (const char c : text) {
     if (c == '\n') {

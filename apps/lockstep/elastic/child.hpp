@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,8 +15,9 @@
 namespace lockstep::elastic {
 
 /// A command in a process group of its own, with /dev/null to read from. What it prints is passed
-/// on, and told line by line. If this process dies, however, the command gets SIGTERM, of which
-/// mpiexec tells its ranks: they save and end. Nobody reads then what it prints.
+/// on, unless it is only listened to, and told line by line. If this process dies, however, the
+/// command gets SIGTERM, of which mpiexec tells its ranks: they save and end. Nobody reads then
+/// what it prints.
 ///
 /// What it starts in its turn, in whatever session, is known to belong to it: a launcher's ranks
 /// on this machine are in sessions of their own. So one child at a time, apart from helper
@@ -23,9 +25,11 @@ namespace lockstep::elastic {
 class Child {
  public:
   using Listener = std::function<void(std::string_view line)>;
+  enum class Output : std::uint8_t { passed_on, listened_to };
 
   /// Throws Error where the system starts no process.
-  Child(const std::vector<std::string>& command, const Environment& environment, Listener listener);
+  Child(const std::vector<std::string>& command, const Environment& environment, Listener listener,
+        Output output = Output::passed_on);
   /// Kills what is left.
   ~Child();
   Child(const Child&) = delete;
@@ -51,6 +55,7 @@ class Child {
   std::array<int, 2> ends_{-1, -1};  ///< its stdout and stderr
   std::array<std::string, 2> lines_;
   Listener listener_;
+  Output output_;
   bool ended_ = false;
   int code_ = -1;
 };

@@ -21,12 +21,6 @@ std::string read_cpu_model() {
   return "unknown";
 }
 
-/// Reading it takes longer than a small save.
-const std::string& cpu_model() {
-  static const std::string model = read_cpu_model();
-  return model;
-}
-
 /// Keys that may differ without a change of bits.
 bool is_circumstance(const std::string& key) {
   constexpr std::array keys{"cpu", "host", "ranks", "backend", "written", "commit"};
@@ -34,6 +28,11 @@ bool is_circumstance(const std::string& key) {
 }
 
 }  // namespace
+
+const std::string& cpu_model() {
+  static const std::string model = read_cpu_model();  // which takes longer than a small save
+  return model;
+}
 
 std::string cpu_features() {
   std::string features;

@@ -9,6 +9,9 @@ namespace lockstep {
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
+/// The model of this machine's processor, "unknown" where the system does not say.
+[[nodiscard]] const std::string& cpu_model();
+
 /// Vector extensions of this CPU that decide which kernels math libraries choose: "avx2 avx512f".
 [[nodiscard]] std::string cpu_features();
 

@@ -1,0 +1,76 @@
+#include "compare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <lockstep/base/error.hpp>
+
+#include "store.hpp"
+
+namespace lockstep::scaling {
+
+Study read_study(const std::string& name) {
+  std::error_code error;
+  std::filesystem::path file = name;
+  if (std::filesystem::is_directory(file, error)) file /= "scaling.json";
+  const Json json = read_study_file(file);
+  try {
+    Study study{.identity = Identity::from(json.at("study")), .results = {}};
+    for (const auto& sample : json.at("samples")) study.results.push_back(Result::from(sample));
+    return study;
+  } catch (const Json::exception&) {
+    throw InputError(file.string() + " is no file of a scaling study");
+  }
+}
+
+std::vector<Change> compare(const Study& before, const Study& now, const std::string& across) {
+  const std::string differs = difference(before.identity, now.identity, across);
+  if (!differs.empty()) {
+    throw InputError(fmt::format("the two studies cannot be compared: the second has {}", differs));
+  }
+  const auto old_sizes = analyse(before.results), new_sizes = analyse(now.results);
+  std::vector<Change> changes;
+  for (const Figures& old : old_sizes) {
+    const auto same = std::ranges::find_if(new_sizes, [&](const Figures& one) {
+      return one.ranks == old.ranks && one.nodes == old.nodes;
+    });
+    if (same == new_sizes.end() || old.repeats == 0 || same->repeats == 0) continue;
+    if (same->oversubscribed != old.oversubscribed) {
+      throw InputError(
+          fmt::format("the two studies cannot be compared: {} ranks were more than the cores in "
+                      "one of them only",
+                      old.ranks));
+    }
+    const Scatter &a = old.step_ms, &b = same->step_ms;
+    changes.push_back({.ranks = old.ranks,
+                       .nodes = old.nodes,
+                       .before = a,
+                       .now = b,
+                       .ratio = b.median / a.median,
+                       .is_outside_scatter = old.repeats > 1 && same->repeats > 1 &&
+                                             (b.min > a.max || b.max < a.min)});
+  }
+  if (changes.empty())
+    throw InputError("the two studies cannot be compared: no size was measured in both");
+  return changes;
+}
+
+std::string table(const std::vector<Change>& changes) {
+  std::string text = fmt::format("{:>6} {:>5} {:>28} {:>28} {:>7}\n", "ranks", "nodes",
+                                 "first, ms a step", "second, ms a step", "ratio");
+  const auto range = [](const Scatter& scatter) {
+    return fmt::format("{:.3f} ({:.3f} to {:.3f})", scatter.median, scatter.min, scatter.max);
+  };
+  for (const Change& change : changes) {
+    const char* const verdict = !change.is_outside_scatter ? "within the scatter"
+                                : change.ratio > 1         ? "slower"
+                                                           : "faster";
+    text += fmt::format("{:>6} {:>5} {:>28} {:>28} {:>7.3f}  {}\n", change.ranks, change.nodes,
+                        range(change.before), range(change.now), change.ratio, verdict);
+  }
+  return text;
+}
+
+}  // namespace lockstep::scaling

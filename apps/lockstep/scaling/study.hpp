@@ -1,0 +1,24 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+
+#include "identity.hpp"
+#include "options.hpp"
+
+namespace lockstep::scaling {
+
+/// What is measured: the deck as its program reads it.
+struct Assignment {
+  Identity identity;
+  std::vector<std::string> program;  ///< words up to the deck, that one included
+};
+
+/// Makes a study, or the rest of it, prints its table, and writes scaling.json and scaling.svg;
+/// with --dry-run or --script prints what it would do. docs/guide/scaling.md. A plain process,
+/// which never enters MPI. Throws InputError: what cannot be measured, or not be compared with what
+/// the folder holds.
+[[nodiscard]] ExitCode run_study(const Options& options, Assignment assignment);
+
+}  // namespace lockstep::scaling
