@@ -10,6 +10,7 @@
 
 namespace lockstep {
 
+/// Options of a HelperProgram.
 struct HelperOptions {
   std::filesystem::path folder = {};  ///< where it runs; empty: here
   bool with_errors = false;           ///< its stderr is part of its output, not thrown away

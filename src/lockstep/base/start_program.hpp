@@ -9,6 +9,7 @@ namespace lockstep {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;  ///< names and values
 
+/// Options of start_program().
 struct ProgramStart {
   std::filesystem::path folder = {};  ///< where it runs; empty: here
   Environment environment = {};       ///< beside this process's, or instead of its

@@ -14,6 +14,7 @@ namespace lockstep::nn {
 [[nodiscard]] std::shared_ptr<Sequential> resnet18(const Shape& image, std::int64_t outputs,
                                                    Head head = Head::log_probabilities);
 
+/// The model kind resnet18, which has no options.
 struct ResNet18Options {
   [[nodiscard]] static std::shared_ptr<Module> make(const ModelFit& fit);
 };
