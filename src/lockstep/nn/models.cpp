@@ -26,10 +26,9 @@ ModelKinds& model_kinds() {
 
 void declare(DeckTable& table, ModelOptions& options) {
   declare_kind(table, options.kind,
-               "which network; gpt learns tokens (data.kind), unet maps fields to fields, the "
-               "others take images or numbers");
+               "network; gpt takes tokens, unet fields, the others images or numbers");
   table.key("freeze", options.freeze,
-            {.doc = "patterns of parameters' names, such as [\"layer1.*\"], that are not trained"});
+            {.doc = "parameters that are not trained: name patterns such as [\"layer1.*\"]"});
 }
 
 void ModelFit::expect_numbers() const {

@@ -58,8 +58,9 @@ void declare(DeckTable& table, AdanOptions& options) {
   declare_eps(table, options.eps);
   declare_weight_decay(table, options.weight_decay,
                        "decoupled: a step divides the parameter by 1 + lr weight_decay");
-  table.key("no_prox", options.no_prox,
-            {.doc = "multiply the parameter by 1 - lr weight_decay before the step, as adamw"});
+  table.key(
+      "no_prox", options.no_prox,
+      {.doc = "decay as adamw: multiply the parameter by 1 - lr * weight_decay before the step"});
 }
 
 Adan::Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& options,

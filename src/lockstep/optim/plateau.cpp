@@ -12,18 +12,18 @@
 namespace lockstep::optim {
 
 void declare(DeckTable& table, PlateauOptions& options) {
-  table.key("metric", options.metric,
-            {.doc = "the figure of each epoch's evaluation that decides"});
-  table.key("factor", options.factor, {.doc = "factor of each fall", .min = 1e-6, .max = 0.999999});
+  table.key("metric", options.metric, {.doc = "figure of each epoch's evaluation that decides"});
+  table.key("factor", options.factor,
+            {.doc = "factor of each reduction", .min = 1e-6, .max = 0.999999});
   table.key("patience", options.patience,
-            {.doc = "epochs without a better figure that are borne", .min = 0});
+            {.doc = "epochs without improvement before a reduction", .min = 0});
   table.key("threshold", options.threshold,
-            {.doc = "how much better counts as better", .min = 0.0});
+            {.doc = "smallest change that counts as an improvement", .min = 0.0});
   table.choice("threshold_mode", options.relative, {{"rel", true}, {"abs", false}},
                "threshold is a share of the best figure, or an amount");
   table.key("cooldown", options.cooldown,
-            {.doc = "epochs after a fall that are not counted", .min = 0});
-  table.key("min_lr", options.min_lr, {.doc = "the lowest rate", .min = 0.0});
+            {.doc = "epochs after a reduction that do not count", .min = 0});
+  table.key("min_lr", options.min_lr, {.doc = "lowest learning rate", .min = 0.0});
   declare(table, options.warmup);
 }
 

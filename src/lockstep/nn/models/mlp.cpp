@@ -86,10 +86,10 @@ void declare_norm_and_activation(DeckTable& table, MlpLayers& layers, std::strin
 
 void declare(DeckTable& table, MlpOptions& options) {
   table.key("hidden", options.hidden,
-            {.doc = "features of each hidden layer, of at most 10,000", .min = 1, .max = 1e6});
+            {.doc = "features of each hidden layer; at most 10,000 layers", .min = 1, .max = 1e6});
   declare_norm_and_activation(table, options.layers, "normalisation behind each hidden layer");
   table.key("hidden_dropout", options.layers.dropout,
-            {.doc = "probability of dropout behind each hidden layer", .min = 0.0, .max = 0.99});
+            {.doc = "dropout probability after each hidden layer", .min = 0.0, .max = 0.99});
 }
 
 }  // namespace lockstep::nn

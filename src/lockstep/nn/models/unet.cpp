@@ -140,7 +140,7 @@ std::shared_ptr<Module> UNetOptions::make(const ModelFit& fit) const {
 
 void declare(DeckTable& table, UNetOptions& options) {
   table.key("channels", options.channels,
-            {.doc = "channels at full resolution, twice as many a level", .min = 1});
+            {.doc = "channels at full resolution; doubled at each level", .min = 1});
   table.key("levels", options.levels,
             {.doc = "halvings of height, width and depth; 0: a row of convolutions",
              .min = 0,
