@@ -89,7 +89,14 @@ ExitCode check_deck(const std::string& file, const std::vector<std::string>& ove
 }
 
 ExitCode print_deck_reference() {
-  train::write_stdout(train::deck_reference().markdown());
+  train::write_stdout(
+      "# Keys of input decks\n\n"
+      "`lockstep deck reference` prints this page. Each table of a deck has a section; a table "
+      "with "
+      "kinds has a section\nfor each kind, with the keys that only this kind has. \"only with\" "
+      "names the program or the setting that needs a key.\nHow to write decks: "
+      "[decks.md](../guide/decks.md).\n\n" +
+      train::deck_reference().markdown());
   return ExitCode::done;
 }
 

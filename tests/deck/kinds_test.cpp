@@ -167,36 +167,36 @@ TEST(DeckKinds, TheReferenceHasASectionAKind) {
 
 What is drawn.
 
-| key | type | unit | default | range | meaning |
-|---|---|---|---|---|---|
-| `colour` | string |  | `"red"` |  | of the line |
-| `kind` | string |  | `"box"` | one of "circle", "box", "square" | which shape |
-| `filled` | boolean |  | `false` |  | coloured inside |
+| key | type | default | range | meaning |
+|---|---|---|---|---|
+| `colour` | string | `"red"` | | of the line |
+| `kind` | string | `"box"` | one of "circle", "box", "square" | which shape |
+| `filled` | boolean | `false` | | coloured inside |
 
 ### `[shape]` with `kind = "circle"`
 
 round
 
-| key | type | unit | default | range | meaning |
-|---|---|---|---|---|---|
-| `radius` | number |  | `1.0` | at least 0 | half the width |
+| key | type | default | range | meaning |
+|---|---|---|---|---|
+| `radius` | number | `1.0` | at least 0 | half the width |
 
 ### `[shape]` with `kind = "box"`
 
 with corners
 
-| key | type | unit | default | range | meaning |
-|---|---|---|---|---|---|
-| `width` | number |  | `2.0` | at least 0 | from left to right |
-| `height` | number |  | `9.0` | at least 0 | from bottom to top |
+| key | type | default | range | meaning |
+|---|---|---|---|---|
+| `width` | number | `2.0` | at least 0 | from left to right |
+| `height` | number | `9.0` | at least 0 | from bottom to top |
 
 ### `[shape]` with `kind = "square"`
 
 a box
 
-| key | type | unit | default | range | meaning |
-|---|---|---|---|---|---|
-| `width` | number |  | `4.0` | at least 0 | of each side |
+| key | type | default | range | meaning |
+|---|---|---|---|---|
+| `width` | number | `4.0` | at least 0 | of each side |
 )");
 }
 

@@ -13,26 +13,26 @@ The training loop.
 
 | key | type | unit | default | range | meaning |
 |---|---|---|---|---|---|
-| `lr` | number |  | `0.01` | above 0 | learning rate |
-| `clip` | number |  | `inf` | at least 0 | largest gradient norm |
+| `lr` | number | | `0.01` | above 0 | learning rate |
+| `clip` | number | | `inf` | at least 0 | largest gradient norm |
 | `timeout` | number | s | `30.0` | at least 0.5 and at most 3600 | longest wait |
-| `ratio` | number |  | `0.5` |  | share of samples |
-| `epochs` | integer |  | `10` | at least 1 and at most 1000 | passes over the data |
-| `shuffle` | boolean |  | `true` |  | new order each epoch |
-| `dir` | string |  | `"runs/x"` |  | run folder |
-| `backend` | string |  | `"mpi"` | one of "mpi", "threads" | what carries data |
-| `pace` | string |  | `"slow"` | one of "slow", "fast" | how fast |
-| `sizes` | list of integers |  | `[1, 2]` | at least 1 | layer widths |
-| `betas` | list of numbers |  | `[0.9, 0.999]` | at least 0 and at most 1 | decay \| rates |
-| `files` | list of strings |  | `[]` |  | inputs |
+| `ratio` | number | | `0.5` | | share of samples |
+| `epochs` | integer | | `10` | at least 1 and at most 1000 | passes over the data |
+| `shuffle` | boolean | | `true` | | new order each epoch |
+| `dir` | string | | `"runs/x"` | | run folder |
+| `backend` | string | | `"mpi"` | one of "mpi", "threads" | what carries data |
+| `pace` | string | | `"slow"` | one of "slow", "fast" | how fast |
+| `sizes` | list of integers | | `[1, 2]` | at least 1 | layer widths |
+| `betas` | list of numbers | | `[0.9, 0.999]` | at least 0 and at most 1 | decay \| rates |
+| `files` | list of strings | | `[]` | | inputs |
 
 ## Top level
 
 Everything else.
 
-| key | type | unit | default | range | meaning |
-|---|---|---|---|---|---|
-| `momentum` | integer |  | `0` |  | of the other table |
+| key | type | default | meaning |
+|---|---|---|---|
+| `momentum` | integer | `0` | of the other table |
 )");
 }
 
@@ -48,6 +48,31 @@ TEST(DeckReference, AsADeckItSetsWhatItIsToldAndShowsTheRestCommentedOut) {
   EXPECT_EQ(deck.read<SampleOptions>("train").epochs, 7);
   EXPECT_NO_THROW(deck.check_all_read());
   EXPECT_THROW(static_cast<void>(reference.commented_deck({{"train.epoch", "7"}})), Error);
+}
+
+struct FittingOptions {
+  double smoothing = 0.0;
+  bool shuffle = true;
+};
+void declare(DeckTable& table, FittingOptions& options) {
+  table.key("smoothing", options.smoothing, {.doc = "classify only: share of each target"});
+  table.key("shuffle", options.shuffle, {.doc = "new order each epoch"});
+}
+
+TEST(DeckReference, AKeyThatOneProgramOrKindHasSaysSoInAColumnAndInADeckToBeginWith) {
+  DeckReference reference;
+  reference.add<FittingOptions>("loss", "The loss.");
+  EXPECT_EQ(reference.markdown(), R"(## `[loss]`
+
+The loss.
+
+| key | type | default | only with | meaning |
+|---|---|---|---|---|
+| `smoothing` | number | `0.0` | classify | share of each target |
+| `shuffle` | boolean | `true` | | new order each epoch |
+)");
+  const std::string text = reference.commented_deck({});
+  EXPECT_NE(text.find("# classify only: share of each target\n"), std::string::npos) << text;
 }
 
 TEST(DeckReference, TwoComponentsMayShareATable) {

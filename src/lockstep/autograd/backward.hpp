@@ -33,6 +33,7 @@ class GradSink {
   [[nodiscard]] virtual GradTarget target(const Variable& leaf) = 0;
 };
 
+/// Options of backward().
 struct BackwardOptions {
   bool retain_graph = false;  ///< the graph can be differentiated again
   GradSink* sink = nullptr;   ///< null: each leaf gets its own gradient
@@ -57,6 +58,7 @@ void backward(std::span<const Variable> roots, std::span<const Tensor> gradients
 void backward_within(std::span<const Variable> roots, std::span<const Tensor> gradients,
                      GradSink& sink);
 
+/// Options of grad().
 struct GradOptions {
   /// One for each output, as backward() takes gradients of roots, or none.
   std::span<const Variable> grad_outputs = {};

@@ -9,6 +9,7 @@
 
 namespace lockstep {
 
+/// Options of check_gradients().
 struct GradientCheckOptions {
   std::int64_t elements = 12;  ///< checked one by one in each variable; the rest all together
   std::uint64_t seed = 1;      ///< of the choice of elements and directions

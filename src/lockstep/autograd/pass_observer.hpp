@@ -24,6 +24,7 @@ class PassObserver {
   PassObserver(const PassObserver&) = delete;
   PassObserver& operator=(const PassObserver&) = delete;
 
+  /// Whether the observer follows a pass, and where its gradients go.
   struct Answer {
     bool follows = false;      ///< false: nothing else is told of this pass
     GradSink* sink = nullptr;  ///< takes gradients of leaves in this pass; null: they get their own

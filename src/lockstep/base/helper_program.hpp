@@ -10,6 +10,7 @@
 
 namespace lockstep {
 
+/// Options of a HelperProgram.
 struct HelperOptions {
   std::filesystem::path folder = {};  ///< working directory; empty: the current one
   bool with_errors = false;           ///< its stderr is part of its output, not thrown away

@@ -9,6 +9,7 @@ namespace lockstep {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;  ///< names and values
 
+/// Options of start_program().
 struct ProgramStart {
   std::filesystem::path folder = {};  ///< working directory; empty: the current one
   Environment environment = {};       ///< beside this process's, or instead of its

@@ -6,47 +6,38 @@ namespace lockstep {
 
 void declare(DeckTable& table, CheckpointOptions& options) {
   table.key("every_steps", options.every_steps,
-            {.doc = "save after each that many steps; 0: only by epochs", .min = 0});
+            {.doc = "steps between saves; 0: not by steps", .min = 0});
   table.key("every_epochs", options.every_epochs,
-            {.doc = "save after each that many epochs; 0: only by steps", .min = 0});
+            {.doc = "epochs between saves; 0: not by epochs", .min = 0});
   table.key("every_minutes", options.every_minutes,
-            {.doc = "save once that much time has passed since the last save; 0: not by time",
-             .unit = "min",
-             .min = 0.0});
-  table.key(
-      "keep", options.keep,
-      {.doc = "newest checkpoints kept, older ones of the run are removed; 0: all", .min = 0});
+            {.doc = "time between saves; 0: not by time", .unit = "min", .min = 0.0});
+  table.key("keep", options.keep, {.doc = "number of newest checkpoints kept; 0: all", .min = 0});
   table.key("keep_every", options.keep_every,
-            {.doc = "checkpoints of steps that are multiples of it are never removed; 0: none",
-             .min = 0});
-  table.key(
-      "best", options.best,
-      {.doc = "metric of the evaluation (\"loss\", \"accuracy\") of which the best checkpoint is "
-              "kept, as best.h5; empty: none"});
+            {.doc = "keep all checkpoints of steps that are multiples of this; 0: none", .min = 0});
+  table.key("best", options.best,
+            {.doc = "metric (\"loss\", \"accuracy\") whose best checkpoint is kept as best.h5; "
+                    "empty: none"});
   using Direction = CheckpointOptions::Direction;
-  table.choice("best_direction", options.best_direction,
-               {{"auto", Direction::automatic}, {"max", Direction::max}, {"min", Direction::min}},
-               "which value of that metric is the best: the greatest or the least; auto: the least "
-               "loss or error, the greatest of others");
+  table.choice(
+      "best_direction", options.best_direction,
+      {{"auto", Direction::automatic}, {"max", Direction::max}, {"min", Direction::min}},
+      "whether best is the largest or smallest; auto: losses and errors smallest, others largest");
   table.key("async", options.async,
-            {.doc = "a thread writes a copy of the state while the training goes on; takes memory "
-                    "for a rank's part of the state, and MPI_THREAD_MULTIPLE"});
+            {.doc = "write on a thread while training continues; needs memory for a rank's part of "
+                    "the state, and MPI_THREAD_MULTIPLE"});
   using Busy = CheckpointOptions::Busy;
   table.choice("busy", options.busy, {{"wait", Busy::wait}, {"skip", Busy::skip}},
-               "at a step where a checkpoint is due while the one before is still being written: "
-               "wait for it, or skip the new one");
-  table.choice(
-      "compression", options.compression,
-      {{"none", Compression::none}, {"deflate", Compression::deflate}},
-      "how tensors lie in the files: as they are, or shuffled and deflated, which h5py and "
-      "all of HDF5's tools read as well; smaller by some percent, and slow to write");
-  table.key(
-      "local_steps", options.local_steps,
-      {.doc = "keep a copy of the state in each node's memory after each that many steps, for "
-              "--resume after a process or a node has died; 0: none",
-       .min = 0});
+               "when a save is due while the last one is being written: wait, or skip the new one");
+  table.choice("compression", options.compression,
+               {{"none", Compression::none}, {"deflate", Compression::deflate}},
+               "HDF5 filters of tensors; deflate is some percent smaller and slow to write; all "
+               "HDF5 tools read it");
+  table.key("local_steps", options.local_steps,
+            {.doc = "steps between copies of the state in the nodes' memory, for --resume after a "
+                    "process or node died; 0: none",
+             .min = 0});
   table.key("local_dir", options.local_dir,
-            {.doc = "folder of each node, in memory, that holds the last two of those copies"});
+            {.doc = "folder in memory, on each node, for the last two copies"});
 }
 
 bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train) {

@@ -20,6 +20,7 @@
 
 namespace lockstep {
 
+/// How agree() waits and what it throws.
 struct AgreeOptions {
   /// Waits for each work of the agreement: to sleep meanwhile, or to give up by an exception.
   std::function<void(Work&)> wait = [](Work& work) { work.wait(); };

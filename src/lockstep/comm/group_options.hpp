@@ -33,6 +33,7 @@ struct FlightOptions {
 };
 void declare(DeckTable& table, FlightOptions& options);
 
+/// Options of a process group: deadline, contract, progress and shared memory. Equal on all ranks.
 struct GroupOptions {
   /// Every wait ends by then. Counted from the moment the wait begins. A hundred years at most:
   /// milliseconds::max() is that.

@@ -3,66 +3,56 @@
 namespace lockstep {
 
 void declare(DeckTable& table, DataOptions& options) {
-  declare_kind(table, options.kind, "which data set; synthetic is generated and needs no files");
-  table.key(
-      "path", options.path,
-      {.doc = "hdf5, csv: a file, a list of files, or a pattern such as \"part-*.h5\", whose "
-              "samples are joined; npy: likewise folders; tokens: likewise, or folders of *.bin "
-              "whose names say train, test or val; fashion_mnist: folder with the four IDX "
-              "files, \"auto\": $LOCKSTEP_DATA, then the system's"});
-  table.key(
-      "mean", options.mean,
-      {.doc = "inputs are (x - mean) / std, x a byte / 255 or another number as it is: one for "
-              "all or one a channel; empty: 0.1307, of files: the training set's own"});
+  declare_kind(table, options.kind, "data set; synthetic needs no files");
+  table.key("path", options.path,
+            {.doc = "files, folders (npy, tokens, fashion_mnist) or patterns such as "
+                    "\"part-*.h5\"; \"auto\": $LOCKSTEP_DATA, then the system's Fashion-MNIST"});
+  table.key("mean", options.mean,
+            {.doc = "inputs are (x - mean) / std, bytes divided by 255 first; one for all or one a "
+                    "channel; empty: of the training set (images: 0.1307)"});
   table.key("std", options.std,
-            {.doc = "see mean; empty: 0.3081, of files: the training set's own",
+            {.doc = "see mean; empty: of the training set (images: 0.3081)",
              .min = 0.0,
              .above_min = true});
   table.key("normalise_targets", options.normalise_targets,
-            {.doc = "regress: fit (t - mean) / std of the targets; predictions and metrics but the "
-                    "loss are in their units all the same"});
-  table.key("target_mean", options.target_mean,
-            {.doc = "of normalise_targets: one for all or one a channel; empty: the training set's "
-                    "own"});
+            {.doc = "regress only: train on (t - mean) / std of the targets; predictions and "
+                    "metrics other than the loss keep their units"});
+  table.key(
+      "target_mean", options.target_mean,
+      {.doc = "normalise_targets only: one for all or one a channel; empty: of the training set"});
   table.key("target_std", options.target_std,
-            {.doc = "see target_mean", .min = 0.0, .above_min = true});
-  table.key(
-      "class_names", options.class_names,
-      {.doc = "names of the classes, in their order, kept with the model; empty: none; tokens: "
-              "the tokenizer's characters"});
+            {.doc = "normalise_targets only: see target_mean", .min = 0.0, .above_min = true});
+  table.key("class_names", options.class_names,
+            {.doc = "names of the classes, in order, stored with the model"});
   table.key("train_limit", options.train_limit,
-            {.doc = "use only the first so many training samples; 0 uses all", .min = 0.0});
+            {.doc = "number of training samples used, the first ones; 0: all", .min = 0.0});
   table.key("test_limit", options.test_limit,
-            {.doc = "use only the first so many test samples; 0 uses all", .min = 0.0});
-  table.key(
-      "validation_fraction", options.validation_fraction,
-      {.doc = "share of the training samples that is held back: each epoch is judged by them, "
-              "and the test set once, at the end; 0: by the test set",
-       .min = 0.0,
-       .max = 0.99});
-  table.key("test_set", options.test_set, {.doc = "false: there is no test set"});
+            {.doc = "number of test samples used, the first ones; 0: all", .min = 0.0});
+  table.key("validation_fraction", options.validation_fraction,
+            {.doc = "share of training samples held back to evaluate each epoch; the test set is "
+                    "then used once, at the end; 0: none",
+             .min = 0.0,
+             .max = 0.99});
+  table.key("test_set", options.test_set, {.doc = "whether there is a test set"});
   table.key("balance_classes", options.balance_classes,
-            {.doc = "draw the training samples with replacement such that all classes come equally "
-                    "often"});
-  table.key("shuffle", options.shuffle.on,
-            {.doc = "visit the training samples in a new order every epoch"});
-  table.key(
-      "shuffle_window", options.shuffle.window,
-      {.doc = "keep neighbours together: shuffle runs of so many samples, each of 8 pieces of "
-              "the file; 0 shuffles everything",
-       .unit = "samples",
-       .min = 0.0});
+            {.doc = "draw training samples with replacement, all classes equally often"});
+  table.key("shuffle", options.shuffle.on, {.doc = "new order of training samples in each epoch"});
+  table.key("shuffle_window", options.shuffle.window,
+            {.doc = "shuffle within runs of this many samples, each of 8 pieces of the file: fewer "
+                    "random reads; 0: shuffle all",
+             .unit = "samples",
+             .min = 0.0});
   table.key("prefetch", options.prefetch,
-            {.doc = "batches held by the loader; 1 loads nothing ahead", .min = 1.0, .max = 64.0});
+            {.doc = "batches that the loader holds; 1: none ahead", .min = 1.0, .max = 64.0});
   table.key(
       "augment_crop_padding", options.augment.crop_padding,
-      {.doc = "training images are padded with black on all sides and cut to size at a random "
-              "place; 0: not",
+      {.doc =
+           "augmentation: pad with black on all sides, then crop to size at a random place; 0: off",
        .unit = "pixels",
        .min = 0.0,
        .max = 4096.0});
   table.key("augment_flip", options.augment.flip,
-            {.doc = "mirror half of the training images left to right"});
+            {.doc = "augmentation: mirror half of the training images left to right"});
 }
 
 }  // namespace lockstep

@@ -43,6 +43,7 @@ concept DataMaker = DeclaredOptions<Options> &&
   { options.make(all, TargetKind::classes, Sets::test) } -> std::convertible_to<Datasets>;
 };
 
+/// The DataSource of one kind of data: calls what its options define.
 template <DataMaker Options>
 class DataSourceOf final : public DataSource {
  public:

@@ -185,13 +185,12 @@ Datasets file_test_set(const DataOptions& options, TargetKind kind) {
 
 void declare_classes(DeckTable& table, FileOptions& files) {
   table.key("classes", files.classes,
-            {.doc = "number of classes; 0: the largest training label plus 1", .min = 0.0});
+            {.doc = "number of classes; 0: largest training label + 1", .min = 0.0});
 }
 
 void declare_indices(DeckTable& table, FileOptions& files) {
   table.key("indices", files.indices,
-            {.doc = "features are indices for an Embedding: they stay integers and are not "
-                    "normalised"});
+            {.doc = "inputs are integer indices for an Embedding, not normalised"});
 }
 
 void declare_sample_weights(DeckTable& table, FileOptions& files, std::string_view doc) {
@@ -204,29 +203,29 @@ void declare_arrays(DeckTable& table, FileOptions& files, std::string_view featu
   table.key("test_features", files.test_features, {.doc = "the same of the test set"});
   table.key("test_targets", files.test_targets, {.doc = "the same of the test set"});
   table.key("other_features", files.other_features,
-            {.doc = "further inputs of a sample, for a task of your own: names beside "
-                    "train_features and test_features, [\"mask\"] is train/mask and test/mask; "
-                    "they stay as they are"});
+            {.doc = "own tasks only: further inputs beside the features, not normalised; "
+                    "[\"mask\"] is train/mask and test/mask"});
   declare_sample_weights(table, files,
-                         "array [N] of weights by which the training samples are drawn, with "
-                         "replacement; empty: each once an epoch");
+                         "array [N] of weights for drawing training samples with replacement; "
+                         "empty: each once an epoch");
   declare_test_path(table, files.test_path);
   declare_classes(table, files);
   declare_indices(table, files);
   table.key("stream", files.stream,
-            {.doc = "read samples as they are needed, for data sets larger than memory"});
+            {.doc = "read samples when needed: for data larger than memory"});
 }
 
 }  // namespace
 
 void declare(DeckTable& table, Hdf5Options& options) {
-  declare_arrays(table, options.files, "data set of inputs [N, ...]");
+  declare_arrays(table, options.files, "HDF5 data set of inputs [N, ...]");
   table.key("allow_external", options.files.allow_external,
-            {.doc = "samples may stand in other files: virtual data sets, external raw files and "
-                    "links to other files"});
-  table.key(
-      "cache_mib", options.files.cache_mib,
-      {.doc = "decoded chunks kept of each data set", .unit = "MiB", .min = 1.0, .max = 1048576.0});
+            {.doc = "allow virtual data sets, external raw files and links to other files"});
+  table.key("cache_mib", options.files.cache_mib,
+            {.doc = "cache of decoded chunks, each data set",
+             .unit = "MiB",
+             .min = 1.0,
+             .max = 1048576.0});
 }
 
 void declare(DeckTable& table, NpyOptions& options) {
@@ -238,16 +237,16 @@ void declare(DeckTable& table, CsvOptions& options) {
   FileOptions& files = options.files;
   table.choice("header", files.header,
                {{"auto", CsvHeader::automatic}, {"true", CsvHeader::yes}, {"false", CsvHeader::no}},
-               "whether the first line names the columns, which without it are column_1, "
-               "column_2, ...; auto: it does, and one that looks like samples is refused");
+               "whether the first line names the columns; without names: column_1, ...; auto: yes, "
+               "and a line of numbers is refused");
   table.key("feature_columns", files.columns.features,
-            {.doc = "names of the columns of inputs; empty: all that are no targets"});
-  table.key("target_columns", files.columns.targets,
-            {.doc = "names of the columns of targets: classes, which may be words, or values; "
-                    "empty: the last column"});
-  declare_sample_weights(table, files,
-                         "column of weights by which the training samples are drawn, with "
-                         "replacement; empty: each once an epoch");
+            {.doc = "input columns; empty: all but the targets"});
+  table.key(
+      "target_columns", files.columns.targets,
+      {.doc = "target columns: classes, as numbers or words, or values; empty: the last column"});
+  declare_sample_weights(
+      table, files,
+      "column of weights for drawing training samples with replacement; empty: each once an epoch");
   declare_test_path(table, files.test_path);
   declare_classes(table, files);
   declare_indices(table, files);

@@ -40,6 +40,7 @@ struct FileOptions {
 
 /// Data in files of numbers. DataOptions::files() are their options.
 enum class FileFormat : std::uint8_t { hdf5, npy, csv };
+/// Data sets in files of one format: the data kinds hdf5, npy and csv.
 template <FileFormat format>
 struct StoredData {
   FileOptions files;

@@ -73,9 +73,9 @@ void declare(DeckTable& table, SyntheticOptions& synthetic) {
   table.key("synthetic_image_size", synthetic.image_size,
             {.doc = "height and width", .unit = "pixels", .min = 1.0, .max = 4096.0});
   table.key("synthetic_channels", synthetic.channels,
-            {.doc = "colours of an image", .min = 1.0, .max = 64.0});
+            {.doc = "channels of an image", .min = 1.0, .max = 64.0});
   table.key("synthetic_noise", synthetic.noise,
-            {.doc = "share of noise in a pixel; 1 cannot be learnt", .min = 0.0, .max = 1.0});
+            {.doc = "share of noise in a pixel; 1: nothing to learn", .min = 0.0, .max = 1.0});
   table.key("synthetic_seed", synthetic.seed, {.doc = "seed of patterns and noise"});
 }
 

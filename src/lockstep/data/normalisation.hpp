@@ -15,8 +15,8 @@ struct Normalisation {
 };
 
 /// The same for samples of shape `sample` stored as `stored`. `name` stands for the data in
-/// messages, the deck's keys are data.<prefix>mean and data.<prefix>std. Throws InputError if there
-/// are neither one nor as many as channels, or a std is not above 0.
+/// messages, the deck's keys are `data.<prefix>mean` and `data.<prefix>std`. Throws InputError if
+/// there are neither one nor as many as channels, or a std is not above 0.
 [[nodiscard]] ChannelScale channel_scale(const Normalisation& normalisation, const Shape& sample,
                                          DType stored, const std::string& name,
                                          const std::string& prefix = "");

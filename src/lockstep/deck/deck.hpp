@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// What a key's declaration says beside its name and field.
 struct KeyInfo {
-  std::string_view doc;                      ///< one line
+  std::string_view doc;                      ///< one line; "X only: ..." if only X needs the key
   std::string_view unit = {};                ///< "s", "bytes"; empty: a plain number
   std::optional<double> min = {}, max = {};  ///< inclusive limits of numbers (of each, in lists)
   bool above_min = false;                    ///< min itself is not allowed

@@ -17,7 +17,9 @@ using namespace detail;
 namespace {
 
 struct Row {
-  std::string name, type, unit, value, range, doc;
+  std::string name, type, unit, value, range;
+  std::string only_with;  ///< program, kind or value that needs the key; empty: all
+  std::string doc;
 };
 
 struct SectionOfKind {
@@ -44,14 +46,38 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
+// "classify only: share of ..." is the key of a program, a kind or a value.
+std::pair<std::string, std::string> split_only(std::string_view doc) {
+  constexpr std::string_view only = " only: ";
+  const auto end = doc.find(only);
+  if (end == std::string_view::npos) return {"", std::string(doc)};
+  return {std::string(doc.substr(0, end)), std::string(doc.substr(end + only.size()))};
+}
+
+// Columns that no row fills are left out.
 std::string table_of(const std::vector<Row>& rows) {
-  std::string text(
-      "| key | type | unit | default | range | meaning |\n"
-      "|---|---|---|---|---|---|\n");
-  for (const auto& [name, type, unit, value, range, doc] : rows)
-    text += fmt::format("| `{}` | {} | {} | `{}` | {} | {} |\n", name, type, cell(unit),
-                        cell(value), cell(range), cell(doc));
-  return text;
+  const std::pair<const char*, std::string (*)(const Row&)> columns[] = {
+      {"key", [](const Row& row) { return "`" + row.name + "`"; }},
+      {"type", [](const Row& row) { return row.type; }},
+      {"unit", [](const Row& row) { return cell(row.unit); }},
+      {"default", [](const Row& row) { return "`" + cell(row.value) + "`"; }},
+      {"range", [](const Row& row) { return cell(row.range); }},
+      {"only with", [](const Row& row) { return cell(row.only_with); }},
+      {"meaning", [](const Row& row) { return cell(row.doc); }}};
+  std::string head = "|", line = "|";
+  std::vector<std::string> lines(rows.size(), "|");
+  for (const auto& [title, text_of] : columns) {
+    if (std::ranges::all_of(rows, [&](const Row& row) { return text_of(row).empty(); })) continue;
+    head += fmt::format(" {} |", title);
+    line += "---|";
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::string text = text_of(rows[i]);
+      lines[i] += text.empty() ? " |" : fmt::format(" {} |", text);
+    }
+  }
+  std::string table = head + "\n" + line + "\n";
+  for (const std::string& row : lines) table += row + "\n";
+  return table;
 }
 
 /// The rows of a deck with this kind, as TOML, or with the default, in the order of a resolved
@@ -89,15 +115,17 @@ class Collector final : public AnyKey<Collector> {
   template <class T>
   void any_key(std::string_view name, const T& field, KeyInfo info) {
     const std::string unit(std::exchange(info.unit, {}));  // has a column of its own
+    const auto [only_with, doc] = split_only(info.doc);
     rows_->push_back({std::string(name), std::string(type_name<T>), unit, to_toml(field),
-                      range_in_words(info), std::string(info.doc)});
+                      range_in_words(info), only_with, doc});
   }
 
  private:
   std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
                    std::size_t chosen, std::string_view doc) override {
+    const auto [only_with, meaning] = split_only(doc);
     rows_->push_back({std::string(name), std::string(type_name<std::string>), "",
-                      to_toml(names[chosen]), choices_in_words(names), std::string(doc)});
+                      to_toml(names[chosen]), choices_in_words(names), only_with, meaning});
     return chosen;
   }
 
@@ -171,7 +199,7 @@ std::string DeckReference::commented_deck(const Settings& settings) const {
       const auto set = setting_of(section, row.name);
       const bool is_set = set != settings.end();
       used += is_set ? 1 : 0;
-      std::string notes = row.doc;
+      std::string notes = row.only_with.empty() ? row.doc : row.only_with + " only: " + row.doc;
       if (!row.unit.empty()) notes += fmt::format(" [{}]", row.unit);
       if (!row.range.empty()) notes += "; " + row.range;
       text += fmt::format(

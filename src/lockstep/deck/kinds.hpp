@@ -39,9 +39,11 @@ namespace detail {
 /// `Arguments`. Kinds are added, by any thread, and never removed.
 template <class Signature>
 class Kinds;
+/// The kinds of one family, by name: those of the library and those that a program registers.
 template <class Made, class... Arguments>
 class Kinds<Made(Arguments...)> {
  public:
+  /// One kind: its name, the keys that it declares, and how it is made of their values.
   struct Kind {
     std::string name, doc;
     std::any defaults;

@@ -32,6 +32,7 @@ class Hdf5Image {
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes);
   void resize(std::int64_t bytes) noexcept { size_ = bytes; }
 
+  /// A run of bytes of the file.
   struct Extent {
     std::int64_t offset = 0, bytes = 0;
   };

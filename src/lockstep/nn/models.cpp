@@ -32,10 +32,9 @@ ModelKinds& model_kinds() {
 
 void declare(DeckTable& table, ModelOptions& options) {
   declare_kind(table, options.kind,
-               "network; gpt trains on tokens (data.kind), unet maps fields to fields, the others "
-               "take images or numbers");
+               "network; gpt takes tokens, unet fields, the others images or numbers");
   table.key("freeze", options.freeze,
-            {.doc = "name patterns of parameters that are not trained, e.g. [\"layer1.*\"]"});
+            {.doc = "parameters that are not trained: name patterns such as [\"layer1.*\"]"});
 }
 
 void ModelFit::expect_numbers() const {

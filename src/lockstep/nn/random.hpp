@@ -62,6 +62,7 @@ class RandomTape {
   std::size_t size_ = 0, played_ = 0;
 };
 
+/// While it lives, the random numbers that are drawn are recorded on the tape.
 class RandomTape::Recording {
  public:
   explicit Recording(RandomTape& tape) noexcept;
@@ -73,6 +74,7 @@ class RandomTape::Recording {
   RandomTape* before_;
 };
 
+/// While it lives, the random numbers of the recording are drawn again.
 class RandomTape::Replay {
  public:
   explicit Replay(RandomTape& tape) noexcept;

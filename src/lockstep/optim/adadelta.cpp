@@ -39,8 +39,9 @@ void validate(const char* name, const AdadeltaOptions& options) {
 
 void declare(DeckTable& table, AdadeltaOptions& options) {
   declare_lr(table, options.lr);
-  table.key("rho", options.rho, {.doc = "decay of the mean squares", .min = 0.0, .max = 1.0});
-  declare_eps(table, options.eps, "added to the mean squares before the root is taken");
+  table.key("rho", options.rho,
+            {.doc = "decay of the running mean squares", .min = 0.0, .max = 1.0});
+  declare_eps(table, options.eps, "added to the mean squares, under their roots");
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 

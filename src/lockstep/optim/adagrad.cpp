@@ -36,12 +36,11 @@ void validate(const char* name, const AdagradOptions& options) {
 
 void declare(DeckTable& table, AdagradOptions& options) {
   declare_lr(table, options.lr);
-  table.key(
-      "lr_decay", options.lr_decay,
-      {.doc = "the rate is divided by 1 + lr_decay times the number of earlier steps", .min = 0.0});
+  table.key("lr_decay", options.lr_decay,
+            {.doc = "the rate is divided by 1 + lr_decay * steps done", .min = 0.0});
   declare_weight_decay(table, options.weight_decay, l2_decay);
   table.key("initial_accumulator_value", options.initial_accumulator_value,
-            {.doc = "initial value of the sums of squares", .min = 0.0});
+            {.doc = "initial sum of squares", .min = 0.0});
   declare_eps(table, options.eps, "added to the root of the sum of squares");
 }
 

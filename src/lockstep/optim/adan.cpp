@@ -60,7 +60,7 @@ void declare(DeckTable& table, AdanOptions& options) {
                        "decoupled: a step divides the parameter by 1 + lr weight_decay");
   table.key(
       "no_prox", options.no_prox,
-      {.doc = "multiply the parameter by 1 - lr weight_decay before the step, as adamw does"});
+      {.doc = "decay as adamw: multiply the parameter by 1 - lr * weight_decay before the step"});
 }
 
 Adan::Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& options,

@@ -42,8 +42,8 @@ void validate(const char* name, const AsgdOptions& options) {
 
 void declare(DeckTable& table, AsgdOptions& options) {
   declare_lr(table, options.lr);
-  table.key("lambd", options.lambd, {.doc = "decay of the parameters (lambd)", .min = 0.0});
-  table.key("alpha", options.alpha, {.doc = "exponent of the rate's decay", .min = 0.0});
+  table.key("lambd", options.lambd, {.doc = "decay of the parameters", .min = 0.0});
+  table.key("alpha", options.alpha, {.doc = "power of the rate's decay", .min = 0.0});
   table.key("t0", options.t0, {.doc = "updates before averaging starts", .min = 0.0});
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }

@@ -142,9 +142,8 @@ void declare(DeckTable& table, LarsOptions& options) {
   declare_lr(table, options.lr);
   declare_momentum(table, options.momentum);
   declare_weight_decay(table, options.weight_decay, l2_decay);
-  table.key(
-      "trust_coefficient", options.trust_coefficient,
-      {.doc = "length of a layer's step relative to the layer's norm, at rate 1", .min = 0.0});
+  table.key("trust_coefficient", options.trust_coefficient,
+            {.doc = "ratio of a layer's step to the layer's norm at rate 1", .min = 0.0});
   declare_not_adapted(table, options.not_adapted);
 }
 

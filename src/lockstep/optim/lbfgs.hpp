@@ -9,6 +9,7 @@
 
 namespace lockstep::optim {
 
+/// Options of LBFGS; the defaults are those of PyTorch.
 struct LbfgsOptions {
   enum class LineSearch : std::uint8_t { none, strong_wolfe };
   double lr = 1.0;             ///< length of a step, or the start of the line search

@@ -49,7 +49,7 @@ void validate(const char* name, const NAdamOptions& options) {
 void declare(DeckTable& table, NAdamOptions& options) {
   declare_adam_keys(table, options, either_decay);
   table.key("momentum_decay", options.momentum_decay,
-            {.doc = "decay of the momentum schedule, which rises to the first beta", .min = 0.0});
+            {.doc = "speed at which momentum rises to the first beta", .min = 0.0});
   declare_decoupled_weight_decay(table, options.decoupled_weight_decay);
 }
 

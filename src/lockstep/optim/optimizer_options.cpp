@@ -37,14 +37,14 @@ double OptimizerOptions::lr() const {
 }
 
 void declare(DeckTable& table, OptimizerOptions& options) {
-  declare_kind(table, options.kind, "which optimizer");
+  declare_kind(table, options.kind, "update rule");
   table.key("clip_norm", options.clip_norm,
-            {.doc = "largest norm of all gradients together; 0: no limit", .min = 0.0});
+            {.doc = "clip the norm of all gradients together to this; 0: off", .min = 0.0});
   table.key("clip_value", options.clip_value,
-            {.doc = "largest absolute value of a gradient's element; 0: no limit", .min = 0.0});
+            {.doc = "clip each element of a gradient to this absolute value; 0: off", .min = 0.0});
   table.key("group_pattern", options.group_pattern,
-            {.doc = "parameter groups: name patterns, e.g. [\"*.bias\", \"conv?.*\"]; a parameter "
-                    "belongs to the first that matches"});
+            {.doc = "parameter groups: name patterns such as [\"*.bias\", \"conv?.*\"]; the first "
+                    "match counts"});
   table.key("group_lr_factor", options.group_lr_factor,
             {.doc = "factor of the learning rate in each group; empty: 1", .min = 0.0});
   table.key("group_weight_decay", options.group_weight_decay,

@@ -12,19 +12,18 @@
 namespace lockstep::optim {
 
 void declare(DeckTable& table, PlateauOptions& options) {
-  table.key("metric", options.metric,
-            {.doc = "metric of each epoch's evaluation that is monitored"});
+  table.key("metric", options.metric, {.doc = "figure of each epoch's evaluation that decides"});
   table.key("factor", options.factor,
             {.doc = "factor of each reduction", .min = 1e-6, .max = 0.999999});
   table.key("patience", options.patience,
-            {.doc = "epochs without improvement before the rate is reduced", .min = 0});
+            {.doc = "epochs without improvement before a reduction", .min = 0});
   table.key("threshold", options.threshold,
             {.doc = "smallest change that counts as an improvement", .min = 0.0});
   table.choice("threshold_mode", options.relative, {{"rel", true}, {"abs", false}},
                "whether threshold is relative to the best value or absolute");
   table.key("cooldown", options.cooldown,
-            {.doc = "epochs after a reduction that are not counted", .min = 0});
-  table.key("min_lr", options.min_lr, {.doc = "the lowest rate", .min = 0.0});
+            {.doc = "epochs after a reduction that do not count", .min = 0});
+  table.key("min_lr", options.min_lr, {.doc = "lowest learning rate", .min = 0.0});
   declare(table, options.warmup);
 }
 

@@ -35,6 +35,7 @@ void declare(DeckTable& table, PlateauOptions& options);
 /// rank.
 class ReduceLROnPlateau {
  public:
+  /// All that a checkpoint must hold to continue the schedule.
   struct State {
     double lr = 0.0;
     std::optional<double> best;

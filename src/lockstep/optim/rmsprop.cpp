@@ -72,12 +72,13 @@ void validate(const char* name, const RmspropOptions& options) {
 
 void declare(DeckTable& table, RmspropOptions& options) {
   declare_lr(table, options.lr);
-  table.key("alpha", options.alpha, {.doc = "decay of the mean square", .min = 0.0, .max = 1.0});
+  table.key("alpha", options.alpha,
+            {.doc = "decay of the running mean square", .min = 0.0, .max = 1.0});
   declare_eps(table, options.eps);
   declare_weight_decay(table, options.weight_decay, l2_decay);
   declare_momentum(table, options.momentum);
   table.key("centered", options.centered,
-            {.doc = "divide by the standard deviation of the gradient (centered RMSprop)"});
+            {.doc = "divide by the standard deviation instead of the root mean square"});
 }
 
 RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options,

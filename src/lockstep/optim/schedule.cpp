@@ -22,9 +22,7 @@ void expect_at_least(const char* name, std::int64_t value, std::int64_t least) {
 
 void declare(DeckTable& table, LinearWarmup& warmup) {
   table.key("warmup", warmup.units,
-            {.doc = "length of the linear warm-up before the schedule, in units",
-             .unit = unit_key,
-             .min = 0});
+            {.doc = "units of linear warm-up before the schedule", .unit = unit_key, .min = 0});
   table.key("start_factor", warmup.start_factor,
             {.doc = "first rate of the warm-up, relative to optimizer.lr", .min = 0.0, .max = 1.0});
 }

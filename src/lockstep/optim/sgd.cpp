@@ -51,9 +51,9 @@ void declare(DeckTable& table, SgdOptions& options) {
   declare_lr(table, options.lr);
   declare_momentum(table, options.momentum);
   table.key("dampening", options.dampening,
-            {.doc = "dampening of the gradient in the momentum", .min = 0.0, .max = 1.0});
+            {.doc = "share of the gradient that momentum leaves out", .min = 0.0, .max = 1.0});
   table.key("nesterov", options.nesterov,
-            {.doc = "look ahead along the momentum; needs momentum above 0 and dampening 0"});
+            {.doc = "Nesterov momentum; needs momentum above 0 and dampening 0"});
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 

@@ -18,6 +18,7 @@ struct BucketOptions {
 
 /// One run of flat memory that holds the gradients of some parameters.
 struct BucketPlan {
+  /// Place of one parameter's gradient.
   struct Slice {
     std::size_t parameter;     ///< index into what plan_buckets was given
     std::size_t offset_bytes;  ///< in the bucket; a multiple of 64, as vector loads like it

@@ -22,6 +22,7 @@ enum class CommHookKind : std::uint8_t {
   post_local_sgd
 };
 
+/// Options of DistributedDataParallel.
 struct DdpOptions {
   BucketOptions buckets;
   CommHookKind comm_hook = CommHookKind::all_reduce;

@@ -26,6 +26,7 @@ class Joinable {
   virtual void after_join(int last);
 };
 
+/// Options of a Join.
 struct JoinOptions {
   /// All ranks throw as soon as one has run out of inputs, instead of continuing without it.
   bool throw_on_early_termination = false;

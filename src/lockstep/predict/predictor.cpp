@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 /// PackedMlp, so that they stay in cache.
 constexpr std::int64_t samples_at_a_time = 128, packed_samples_at_a_time = 48;
 /// Weights of a fully connected network that PackedMlp is better at
-/// (docs/reference/performance.md).
+/// (docs/design/kernels.md).
 constexpr std::int64_t most_packed_bytes = std::int64_t{4} << 20U;
 
 /// One number an element: of those of all elements, or of the channels.

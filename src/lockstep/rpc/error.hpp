@@ -9,6 +9,7 @@ namespace lockstep::rpc {
 /// A call reached its worker and failed there: the function threw, or it could not be called.
 class RemoteError : public Error {
  public:
+  /// The worker and the function that failed.
   struct Where {
     int rank = -1;
     std::string worker;

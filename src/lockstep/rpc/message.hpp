@@ -32,6 +32,7 @@ enum class Kind : std::uint8_t {
 /// The outcome of a call.
 enum class Status : std::uint8_t { fine, threw, unknown_function, other_signature, malformed };
 
+/// The beginning of every message.
 struct Head {
   std::uint32_t magic;
   std::uint8_t version;
@@ -57,6 +58,7 @@ struct ReferenceEntry {
 };
 static_assert(sizeof(ReferenceEntry) == 32);
 
+/// Sizes above which a message is sent in another way, or refused.
 struct Limits {
   std::int64_t inline_bytes, message_bytes, tensor_bytes;
 };

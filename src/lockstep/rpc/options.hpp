@@ -8,6 +8,7 @@
 
 namespace lockstep::rpc {
 
+/// Options of rpc::init.
 struct Options {
   /// Of a call, unless To::within says otherwise: then it throws TimeoutError.
   std::chrono::milliseconds timeout = std::chrono::minutes(1);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Calls f.template operator()<float>() or <double>() for a floating dtype; throws ShapeError for
+/// Calls `f.template operator()<float>()` or `<double>` for a floating dtype; throws ShapeError for
 /// others, naming the operation.
 template <class F>
 void dispatch_floating(DType dtype, const char* operation, F&& f) {
@@ -26,7 +26,7 @@ void dispatch_floating(DType dtype, const char* operation, F&& f) {
   }
 }
 
-/// The same for the operands of a product, <BFloat16> and <Float16> too.
+/// The same for the operands of a product, `<BFloat16>` and `<Float16>` too.
 template <class F>
 void dispatch_operands(DType dtype, const char* operation, F&& f) {
   switch (dtype) {

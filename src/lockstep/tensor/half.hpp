@@ -24,6 +24,7 @@ struct BFloat16 {
   }
 };
 
+/// IEEE 754 binary16: conversions from and to float, rounded to the nearest even.
 struct Float16 {
   std::uint16_t bits = 0;
 

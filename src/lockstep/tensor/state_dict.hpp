@@ -32,6 +32,7 @@ struct Placement {
 /// DistributedDataParallel's broadcast. Tensors are handles: writing into one writes the model.
 class StateDict {
  public:
+  /// A named tensor, whole or a part of one.
   struct Entry {
     std::string name;
     Tensor tensor;

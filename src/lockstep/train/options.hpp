@@ -12,7 +12,7 @@ namespace lockstep::train {
 
 /// [run]: where results go, what of the machine a rank uses, and for how long.
 struct RunOptions {
-  std::string dir;                  ///< run folder; empty: runs/<name of the deck>
+  std::string dir;                  ///< run folder; empty: `runs/<name of the deck>`
   std::int64_t threads = 0;         ///< math threads a rank; 0: the cores the rank owns
   double max_minutes = 0;           ///< since the process's start; 0: no limit
   double stop_before_limit_s = 60;  ///< before Slurm's time limit; 0: Slurm is not asked

@@ -6,33 +6,28 @@ void declare(DeckTable& table, RunOptions& options) {
   table.key("dir", options.dir, {.doc = "run folder; empty: runs/<name of the deck>"});
   table.key("threads", options.threads,
             {.doc = "math threads a rank; 0: the cores the rank owns", .min = 0, .max = 1024});
-  table.key(
-      "max_minutes", options.max_minutes,
-      {.doc = "minutes after its start at which the run saves and stops (exit code 75), before "
-              "a step that would end later; 0: no limit",
-       .min = 0.0,
-       .max = 1e7});
-  table.key("stop_before_limit_s", options.stop_before_limit_s,
-            {.doc = "under Slurm: seconds before the job's time limit at which the run saves and "
-                    "stops, likewise; 0: Slurm is not asked",
+  table.key("max_minutes", options.max_minutes,
+            {.doc = "wall time after which the run saves and stops with exit code 75; 0: no limit",
              .min = 0.0,
-             .max = 1e6});
+             .max = 1e7});
   table.key(
-      "device", options.device,
-      {.doc = "what a rank computes on: \"cpu\", \"cuda\", \"sim\" (a simulated GPU, to debug "
-              "with), each rank of a machine the next device of that kind, or \"cuda:1\"; "
-              "\"auto\": \"cpu\""});
+      "stop_before_limit_s", options.stop_before_limit_s,
+      {.doc = "Slurm only: save and stop this many seconds before the job's time limit; 0: do not",
+       .min = 0.0,
+       .max = 1e6});
+  table.key("device", options.device,
+            {.doc = "\"cpu\", \"cuda\", \"cuda:1\" or \"sim\", a simulated GPU; \"auto\": \"cpu\"; "
+                    "each rank of a machine takes the next device of the kind"});
   table.key("device_memory", options.device_memory,
-            {.doc = "most of its device's memory that a rank takes, what is kept for reuse "
-                    "included; 0: all there is",
+            {.doc = "largest device memory of a rank, its cache included; 0: all",
              .unit = "bytes",
              .min = 0});
   table.key("device_sharing", options.device_sharing,
-            {.doc = "let several ranks of a machine compute on one device, in turns"});
+            {.doc = "allow several ranks of a machine to share a device"});
   table.choice("layout", options.layout,
                {{"auto", ImageLayout::automatic}, {"plain", ImageLayout::plain}},
-               "how layers hold images between them: the fastest way, or \"plain\", row-major and "
-               "layer by layer as on a device, with the bits of a simulated one");
+               "layout of images between layers: the fastest, or \"plain\": row-major, with the "
+               "bits of a simulated device");
 }
 
 void declare(DeckTable& table, LogOptions& options) {
@@ -41,7 +36,7 @@ void declare(DeckTable& table, LogOptions& options) {
                 {"warn", LogLevel::warning},
                 {"info", LogLevel::info},
                 {"debug", LogLevel::debug}},
-               "least level that is shown and written to log.txt");
+               "lowest level that is printed and written to log.txt");
   table.key("every_steps", options.every_steps, {.doc = "steps between two step lines", .min = 1});
 }
 
@@ -52,107 +47,99 @@ void declare(DeckTable& table, TrainOptions& options) {
             {.doc = "passes over the training set", .min = 1, .max = 1e9});
   table.key("batch_size", options.batch_size,
             {.doc = "samples of one step over all ranks (the global batch)", .min = 1});
-  table.key(
-      "accumulate", options.accumulate,
-      {.doc = "parts in which a rank computes its samples of a step, one after the other: less "
-              "memory, the same mean",
-       .min = 1,
-       .max = 65536});
+  table.key("accumulate", options.accumulate,
+            {.doc = "gradient accumulation: parts of a rank's samples, computed one after the "
+                    "other; less memory, the same mean",
+             .min = 1,
+             .max = 65536});
   table.choice("reduction", options.reduction,
                {{"fast", Reduction::fast}, {"invariant", Reduction::invariant}},
                "order of sums over samples: the fastest, or the same on any number of ranks");
-  table.key("shards", options.shards,
-            {.doc = "parts of each batch that are summed in a fixed order, with reduction = "
-                    "\"invariant\"; a multiple of the number of ranks",
-             .min = 1,
-             .max = 65536});
+  table.key(
+      "shards", options.shards,
+      {.doc =
+           "reduction = \"invariant\" only: parts of each batch; a multiple of the number of ranks",
+       .min = 1,
+       .max = 65536});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
   table.key("init_from", options.init_from,
-            {.doc = "begin with the weights of a checkpoint, a run folder's newest, a safetensors "
-                    "or any HDF5 file, taken by name where shapes agree; empty: with new ones"});
+            {.doc = "initial weights: a checkpoint, run folder, safetensors or HDF5 file, matched "
+                    "by name and shape; empty: random"});
   auto seed = static_cast<std::int64_t>(options.seed);
-  table.choice(
-      "precision", options.precision,
-      {{"f32", Precision::f32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
-      "what the operands of matrix products and convolutions are rounded to; weights, "
-      "activations and gradients are f32 in any case; fp16 with a loss scale that finds itself");
+  table.choice("precision", options.precision,
+               {{"f32", Precision::f32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
+               "precision of the operands of products and convolutions; all else stays f32; fp16 "
+               "adds dynamic loss scaling");
   table.key("loss_scale", options.loss_scale,
-            {.doc = "fp16: what the first loss is multiplied by, so that small gradients do not "
-                    "vanish",
-             .min = 1e-37,
-             .max = 1e38});
+            {.doc = "fp16 only: initial loss scale", .min = 1e-37, .max = 1e38});
   table.key("loss_scale_growth_steps", options.loss_scale_growth_steps,
-            {.doc = "fp16: steps with finite gradients after which the scale is doubled; a step "
-                    "whose gradients are not is left out and halves it",
+            {.doc = "fp16 only: finite steps before the loss scale doubles; a step that is not "
+                    "finite is skipped and halves it",
              .min = 1});
   table.key("seed", seed, {.doc = "seed of initialisation, shuffling and dropout", .min = 0});
   options.seed = static_cast<std::uint64_t>(seed);
   table.choice("on_nan", options.on_nan, {{"stop", OnNan::stop}, {"ignore", OnNan::ignore}},
-               "what to do when a loss, or a state to be saved, is not finite");
+               "action when a loss, or a state to be saved, is not finite");
   table.key("trace", options.trace,
-            {.doc = "write trace/trace.json, for Perfetto: what every rank and thread did when"});
+            {.doc = "write trace/trace.json, a timeline of all ranks and threads for Perfetto"});
   table.key("check_replicas_every", options.check_replicas_every,
-            {.doc = "steps between two comparisons of the ranks' parameters and optimizer state, "
-                    "with one more before each checkpoint; 0: none",
+            {.doc = "steps between comparisons of parameters and optimizer state over the ranks, "
+                    "also before checkpoints; 0: none",
              .min = 0});
   table.key("early_stop_patience", options.early_stop_patience,
-            {.doc = "end the training once so many epochs in a row were not better than the best "
-                    "one; 0: train all epochs",
+            {.doc = "early stopping: epochs in a row without improvement; 0: off",
              .unit = "epochs",
              .min = 0});
   table.key("early_stop_min_delta", options.early_stop_min_delta,
-            {.doc = "better is by more than that", .min = 0.0});
-  table.key(
-      "early_stop_metric", options.early_stop_metric,
-      {.doc = "figure of the evaluation that decides: \"loss\" or a metric; the least loss or "
-              "error is the best, the greatest of others"});
+            {.doc = "smallest change that counts as an improvement", .min = 0.0});
+  table.key("early_stop_metric", options.early_stop_metric,
+            {.doc = "figure that decides: \"loss\" or a metric; losses and errors are minimised, "
+                    "others maximised"});
 }
 
 void declare(DeckTable& table, LossDeckOptions& options) {
   table.key("label_smoothing", options.label_smoothing,
-            {.doc = "classify: share of each target that is spread evenly over all classes",
+            {.doc = "classify only: share of each target that is spread over all classes",
              .min = 0.0,
              .max = 0.99});
   table.key("class_weights", options.class_weights,
-            {.doc = "classify: factor of the loss of each class's samples, one a class; empty: 1",
+            {.doc = "classify only: weight of each class in the loss; empty: 1",
              .min = 0.0,
              .above_min = true});
   table.key("class_weights_from_counts", options.class_weights_from_counts,
-            {.doc = "classify: class_weights are N / (C n), n of the N training samples being of "
-                    "that one of C classes, so that all classes weigh the same"});
-  declare_kind(table, options.kind,
-               "regress: of the errors the squares, the sizes, or something between; or the model "
-               "tells how sure it is, a mean and a variance, by their likelihood (gaussian_nll)");
+            {.doc = "classify only: class_weights are N / (C n), for n of N samples in one of C "
+                    "classes: all classes weigh the same"});
+  declare_kind(
+      table, options.kind,
+      "regress only: loss of the errors; with gaussian_nll the model predicts mean and variance");
 }
 
 void declare(DeckTable& table, AveragingOptions& options) {
   using Kind = AveragingOptions::Kind;
   table.choice("kind", options.kind, {{"none", Kind::none}, {"ema", Kind::ema}, {"swa", Kind::swa}},
-               "exponential moving average, or the mean of all updates (stochastic weight "
-               "averaging); evaluations, predictions and exports use it");
+               "exponential moving average, or the mean of all updates (SWA); evaluation, "
+               "prediction and export use it");
   if (options.kind == Kind::ema) options.every_steps = 1;
   if (options.kind == Kind::swa) options.update_bn = true;
-  table.key("decay", options.decay,
-            {.doc = "ema: how much of the average an update keeps", .min = 0.0, .max = 0.999999});
+  table.key(
+      "decay", options.decay,
+      {.doc = "ema only: share of the average that an update keeps", .min = 0.0, .max = 0.999999});
   table.key("start_epoch", options.start_epoch,
-            {.doc = "epochs that are trained before the first update", .unit = "epochs", .min = 0});
+            {.doc = "epochs before the first update of the average", .unit = "epochs", .min = 0});
   table.key("every_steps", options.every_steps,
-            {.doc = "steps between two updates; 0: one at the end of each epoch; ema: 1 if not "
-                    "given",
+            {.doc = "steps between updates; 0: one at the end of each epoch; default with ema: 1",
              .min = 0});
   table.key("update_bn", options.update_bn,
-            {.doc = "after each epoch, make BatchNorm's running statistics anew for the averaged "
-                    "weights: one more pass over the training set; swa: true if not given"});
+            {.doc = "recompute BatchNorm's statistics for the averaged weights, in one more pass "
+                    "over the data; default with swa: true"});
 }
 
 void declare(DeckTable& table, EvalOptions& options) {
   table.key("batch_size", options.batch_size,
-            {.doc = "samples that a rank evaluates at a time", .min = 1});
+            {.doc = "samples a rank evaluates at a time", .min = 1});
   table.key("top_k", options.top_k,
-            {.doc = "classify: report top<k>_accuracy too, the share of samples whose class is "
-                    "among the k that the model finds likeliest; 0: do not",
-             .min = 0});
+            {.doc = "classify only: report top<k>_accuracy too, for this k; 0: do not", .min = 0});
 }
 
 }  // namespace lockstep::train

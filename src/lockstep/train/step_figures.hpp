@@ -40,6 +40,7 @@ class StepFigures {
   /// Steps that are ended and not taken: two at most.
   [[nodiscard]] std::int64_t waiting() const noexcept { return waiting_; }
 
+  /// Figures of one step.
   struct Taken {
     std::int64_t step = 0;
     double sum = 0;                    ///< over the samples

@@ -6,6 +6,7 @@
 
 namespace lockstep {
 
+/// Options of scaled_dot_product_attention and its relatives: scale and masks.
 struct AttentionOptions {
   bool causal = false;          ///< position i sees positions j <= i only
   std::optional<double> scale;  ///< default 1 / sqrt(D)
@@ -25,6 +26,7 @@ struct AttentionOptions {
                                             std::int64_t heads,
                                             const AttentionOptions& options = {});
 
+/// Output and weights of multi_head_attention_with_weights.
 struct AttentionResult {
   Variable output;   ///< [B,T,E]
   Variable weights;  ///< weights of the keys for each query: [B,T,S], or per head, [B,H,T,S]

@@ -9,6 +9,7 @@ struct RecurrentWeights {
   Variable weight_ih, weight_hh, bias_ih, bias_hh;
 };
 
+/// Outputs of one recurrent layer in one direction.
 struct RecurrentOutput {
   Variable output;    ///< h after each element of x, [T, N, H]
   Variable h_n, c_n;  ///< after the last step, [N, H]; c_n of the LSTM only

@@ -14,6 +14,7 @@ inline constexpr std::uint32_t group_slots = 64;
 inline constexpr std::uint32_t record_slots = 1024;
 inline constexpr int max_dims = 8;
 
+/// The beginning of a ring file.
 struct Header {
   char magic[8];
   std::uint32_t version;
@@ -36,6 +37,7 @@ struct Header {
   std::uint64_t next;  ///< records started so far: record n (from 1) is in slot n mod record_slots
 };
 
+/// An open or closed group of the process.
 struct Group {
   std::uint64_t number;  ///< the same on all members; groups that share a member differ in it
   std::uint64_t entered, completed;  ///< number of the newest collective of each kind
@@ -50,6 +52,7 @@ enum class State : std::uint8_t {
   completed = 3,  ///< seen over by this rank
 };
 
+/// One operation.
 struct Record {
   std::uint64_t ticket;  ///< which record this is; 0 while it is being written
   std::uint64_t sequence, fingerprint;

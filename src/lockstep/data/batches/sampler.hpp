@@ -7,6 +7,7 @@
 
 namespace lockstep {
 
+/// Options of a DistributedSampler.
 struct SamplerOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;

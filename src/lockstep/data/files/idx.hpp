@@ -7,7 +7,7 @@ namespace lockstep {
 
 /// Reads an IDX file of unsigned bytes with `dims` dimensions, plain or gzip, into a u8 tensor on
 /// the host: images have 3 dimensions [N, H, W], labels 1 [N].
-/// Format: magic 00 00 08 <dims>, one big-endian u32 an extent, the bytes row-major
+/// Format: magic `00 00 08 <dims>`, one big-endian u32 an extent, the bytes row-major
 /// (yann.lecun.com/exdb/mnist). The header is not believed: memory is allocated only for what the
 /// file's size allows, and for gzip only as the data really arrive.
 /// Throws InputError naming the file, the byte offset, what was expected and found, and the remedy,

@@ -120,17 +120,11 @@ void TokenOptions::note(const Datasets& found) {
 
 void declare(DeckTable& table, TokenOptions& tokens) {
   table.key("context", tokens.context,
-            {.doc = "length of a window, the tokens that a sample has",
-             .unit = "tokens",
-             .min = 1.0,
-             .max = 1048576.0});
+            {.doc = "tokens of a sample", .unit = "tokens", .min = 1.0, .max = 1048576.0});
   table.key("vocabulary", tokens.vocabulary,
-            {.doc = "how many different ones there may be; 0: as the files say",
-             .min = 0.0,
-             .max = 65536.0});
+            {.doc = "number of distinct tokens; 0: as the files say", .min = 0.0, .max = 65536.0});
   table.key("tokenizer", tokens.tokenizer,
-            {.doc = "what makes text of them; empty: what tokenizer.json beside the files "
-                    "says",
+            {.doc = "decodes tokens to text; empty: as tokenizer.json beside the files says",
              .choices = {"", "characters", "bytes", "gpt2"}});
   declare_test_path(table, tokens.test_path);
 }

@@ -3,6 +3,7 @@
 
 namespace lockstep {
 
+/// Code points from `first` to `last`, both included.
 struct CodeRange {
   char32_t first, last;
 };

@@ -6,6 +6,7 @@
 
 namespace lockstep::nn {
 
+/// max(0, x).
 class ReLU : public Module {
  public:
   Variable forward(const Variable& x) override;
@@ -21,16 +22,19 @@ class GELU : public Module {
   Gelu approximation_;
 };
 
+/// x / (1 + exp(-x)).
 class SiLU : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// 1 / (1 + exp(-x)).
 class Sigmoid : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// tanh(x).
 class Tanh : public Module {
  public:
   Variable forward(const Variable& x) override;
@@ -57,41 +61,49 @@ class LogSoftmax : public Module {
   int dim_;
 };
 
+/// scale * (max(0, x) + min(0, alpha * (exp(x) - 1))), with the constants of Klambauer et al. 2017.
 class SELU : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// x / (1 + |x|).
 class Softsign : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// min(max(0, x), 6).
 class ReLU6 : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// relu6(x + 3) / 6.
 class Hardsigmoid : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// x * relu6(x + 3) / 6.
 class Hardswish : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// x * tanh(log(1 + exp(x))).
 class Mish : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// log(1 / (1 + exp(-x))).
 class LogSigmoid : public Module {
  public:
   Variable forward(const Variable& x) override;
 };
 
+/// x where x > 0, else negative_slope * x.
 class LeakyReLU : public Module {
  public:
   explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
@@ -101,6 +113,7 @@ class LeakyReLU : public Module {
   double negative_slope_;
 };
 
+/// x where x > 0, else alpha * (exp(x) - 1).
 class ELU : public Module {
  public:
   explicit ELU(double alpha = 1.0) : alpha_(alpha) {}
@@ -110,6 +123,7 @@ class ELU : public Module {
   double alpha_;
 };
 
+/// max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 class CELU : public Module {
  public:
   explicit CELU(double alpha = 1.0) : alpha_(alpha) {}
@@ -119,6 +133,7 @@ class CELU : public Module {
   double alpha_;
 };
 
+/// log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold.
 class Softplus : public Module {
  public:
   explicit Softplus(double beta = 1.0, double threshold = 20.0)
@@ -130,6 +145,7 @@ class Softplus : public Module {
   double threshold_;
 };
 
+/// x, clamped to [min_val, max_val].
 class Hardtanh : public Module {
  public:
   explicit Hardtanh(double min_val = -1.0, double max_val = 1.0)

@@ -10,6 +10,7 @@
 
 namespace lockstep::nn {
 
+/// Options of BatchNorm; the defaults are those of PyTorch.
 struct BatchNormOptions {
   double eps = 1e-5;
   /// How much of a batch's statistics enters the running ones; none: they are the mean of all

@@ -61,6 +61,7 @@ using AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
 using AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
 using AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 
+/// torch.nn.AdaptiveAvgPool1d, 2d and 3d.
 template <std::size_t dims>
 class AdaptiveAvgPool : public Module {
  public:

@@ -8,6 +8,7 @@
 
 namespace lockstep::nn {
 
+/// Options of RNN, LSTM and GRU; the defaults are those of PyTorch.
 struct RecurrentOptions {
   std::int64_t num_layers = 1;
   bool bias = true;
@@ -69,6 +70,7 @@ class RNN : public RecurrentLayer {
   }
 };
 
+/// torch.nn.GRU.
 class GRU : public RecurrentLayer {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
@@ -78,6 +80,7 @@ class GRU : public RecurrentLayer {
   }
 };
 
+/// torch.nn.LSTM.
 class LSTM : public RecurrentLayer {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
@@ -106,6 +109,7 @@ class RecurrentCell : public Module {
   RecurrentWeights weights_;
 };
 
+/// torch.nn.RNNCell: one step of an RNN layer.
 class RNNCell : public RecurrentCell {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, bool bias = true,
@@ -114,6 +118,7 @@ class RNNCell : public RecurrentCell {
   Variable forward(const Variable& x, const Variable& h) { return run(x, h, {}).h_n; }
 };
 
+/// torch.nn.GRUCell: one step of a GRU layer.
 class GRUCell : public RecurrentCell {
  public:
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, bool bias = true);
@@ -126,6 +131,7 @@ struct LSTMState {
   Variable h, c;
 };
 
+/// torch.nn.LSTMCell: one step of an LSTM layer.
 class LSTMCell : public RecurrentCell {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, bool bias = true);

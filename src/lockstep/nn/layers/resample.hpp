@@ -27,6 +27,7 @@ class PadLayer : public Module {
   Extents<2 * dims> amounts_;
 };
 
+/// torch.nn.ConstantPad1d, 2d and 3d.
 template <std::size_t dims>
 class ConstantPad : public PadLayer<PadMode::constant, dims> {
  public:

@@ -43,6 +43,7 @@ class TransformerEncoder : public Module {
   std::shared_ptr<Module> layers_, norm_;
 };
 
+/// Options of TransformerDecoderLayer; the defaults are those of PyTorch.
 struct TransformerDecoderOptions {
   enum class Activation : std::uint8_t { relu, gelu };
   std::int64_t dim_feedforward = 2048;

@@ -14,6 +14,7 @@ namespace lockstep::nn {
                                                   double dropout = 0.5,
                                                   Head head = Head::log_probabilities);
 
+/// Options of the model kind convnet.
 struct ConvnetOptions {
   double dropout = 0.5;  ///< probability, in every dropout layer
 

@@ -283,17 +283,14 @@ std::shared_ptr<Module> GptDeckOptions::make(const ModelFit& fit) const {
 void declare(DeckTable& table, GptDeckOptions& options) {
   declare_width_depth_and_heads(table, options, "blocks");
   table.key("context", options.context,
-            {.doc = "positions, the largest number of tokens in one sample; 0: data.context",
-             .unit = "tokens",
-             .min = 0});
-  table.key(
-      "residual_dropout", options.residual_dropout,
-      {.doc = "dropout probability after the embeddings and the two projections of each block",
-       .min = 0.0,
-       .max = 0.99});
+            {.doc = "longest sequence; 0: data.context", .unit = "tokens", .min = 0});
+  table.key("residual_dropout", options.residual_dropout,
+            {.doc = "dropout after the embeddings and the two projections of each block",
+             .min = 0.0,
+             .max = 0.99});
   table.key("recompute", options.recompute,
-            {.doc = "keep only each block's input and recompute the block in backward: less "
-                    "memory, a third more arithmetic, the same bits"});
+            {.doc = "recompute each block in backward: less memory, a third more arithmetic, the "
+                    "same bits"});
 }
 
 }  // namespace lockstep::nn

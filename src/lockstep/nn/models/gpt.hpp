@@ -12,6 +12,7 @@ class Embedding;
 class Gpt;
 class GptBlock;
 
+/// Options of Gpt; the defaults are those of GPT-2 small.
 struct GptOptions {
   std::int64_t vocabulary = 50257;  ///< tokens in the cache
   std::int64_t context = 1024;      ///< positions, the most tokens that are seen at a time

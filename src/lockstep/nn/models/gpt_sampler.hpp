@@ -9,6 +9,7 @@
 
 namespace lockstep::nn {
 
+/// How a GptSampler chooses the next token.
 struct SamplingOptions {
   double temperature = 1.0;  ///< the logits are divided by it; 0: always the likeliest token
   std::int64_t top_k = 0;    ///< sample from the k most likely tokens only; 0: all

@@ -86,8 +86,8 @@ void declare_norm_and_activation(DeckTable& table, MlpLayers& layers, std::strin
 
 void declare(DeckTable& table, MlpOptions& options) {
   table.key("hidden", options.hidden,
-            {.doc = "features of each hidden layer, at most 10,000 layers", .min = 1, .max = 1e6});
-  declare_norm_and_activation(table, options.layers, "normalization after each hidden layer");
+            {.doc = "features of each hidden layer; at most 10,000 layers", .min = 1, .max = 1e6});
+  declare_norm_and_activation(table, options.layers, "normalisation behind each hidden layer");
   table.key("hidden_dropout", options.layers.dropout,
             {.doc = "dropout probability after each hidden layer", .min = 0.0, .max = 0.99});
 }

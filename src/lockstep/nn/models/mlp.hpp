@@ -29,6 +29,7 @@ void push_activation(Sequential& model, MlpLayers::Activation activation, const 
                                               Head head = Head::log_probabilities,
                                               const MlpLayers& layers = {});
 
+/// Options of the model kind mlp.
 struct MlpOptions {
   std::vector<std::int64_t> hidden{512, 256};  ///< features of each hidden layer
   MlpLayers layers;                            ///< the layers after each of them

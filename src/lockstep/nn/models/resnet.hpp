@@ -7,6 +7,7 @@
 
 namespace lockstep::nn {
 
+/// The keys that all ResNets of a deck have.
 struct ResNetOptions {
   /// How the network begins. small, for images as CIFAR's: conv1 of 3 x 3, stride 1. imagenet:
   /// torchvision's conv1 of 7 x 7, stride 2, and a max-pool of 3 x 3, stride 2.

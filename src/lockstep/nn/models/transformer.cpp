@@ -163,19 +163,20 @@ std::shared_ptr<Module> TransformerOptions::make(const ModelFit& fit) const {
 
 void declare(DeckTable& table, TransformerOptions& options) {
   declare_width_depth_and_heads(table, options, "encoder layers");
-  table.key("vocabulary", options.vocabulary,
-            {.doc = "number of indices in the embedding table (with data.indices = true); 0: "
-                    "samples are numbers",
-             .min = 0});
+  table.key(
+      "vocabulary", options.vocabulary,
+      {.doc =
+           "data.indices = true only: number of indices of the embedding; 0: samples are numbers",
+       .min = 0});
   table.key("feedforward", options.feedforward,
-            {.doc = "hidden features of each feed-forward block; 0: 4 width", .min = 0});
+            {.doc = "features inside each feed-forward part; 0: 4 * width", .min = 0});
   table.key("patch", options.patch,
-            {.doc = "height and width of a patch, or one number for both; they divide the image's, "
-                    "0: the whole side; a sequence [T, F] has [1, 0]",
+            {.doc = "height and width of a patch, or one for both: divisors of the image's; 0: all "
+                    "of it; [1, 0] for a sequence [T, F]",
              .unit = "pixels",
              .min = 0});
   table.key("encoder_dropout", options.encoder_dropout,
-            {.doc = "probability of each dropout layer of the encoder", .min = 0.0, .max = 0.99});
+            {.doc = "dropout probability in the encoder", .min = 0.0, .max = 0.99});
 }
 
 }  // namespace lockstep::nn

@@ -9,6 +9,7 @@
 
 namespace lockstep::nn {
 
+/// Options of the model kind transformer.
 struct TransformerOptions {
   std::int64_t width = 192;      ///< features of a token
   std::int64_t depth = 6;        ///< encoder layers

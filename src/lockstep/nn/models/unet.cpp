@@ -140,7 +140,7 @@ std::shared_ptr<Module> UNetOptions::make(const ModelFit& fit) const {
 
 void declare(DeckTable& table, UNetOptions& options) {
   table.key("channels", options.channels,
-            {.doc = "channels at full resolution, doubled per level", .min = 1});
+            {.doc = "channels at full resolution; doubled at each level", .min = 1});
   table.key("levels", options.levels,
             {.doc = "number of times height, width and depth are halved; 0: convolutions at full "
                     "resolution only",

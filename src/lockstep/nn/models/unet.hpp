@@ -7,6 +7,7 @@
 
 namespace lockstep::nn {
 
+/// Options of the model kind unet.
 struct UNetOptions {
   static constexpr std::int64_t most_levels = 10;
   std::int64_t channels = 16;  ///< of the convolutions at full resolution; twice as many a level

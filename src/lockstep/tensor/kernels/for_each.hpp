@@ -111,6 +111,7 @@ using Constant = std::integral_constant<std::size_t, k>;
 template <class Space>
 class Lanes;
 
+/// The host: 16 lanes, whatever the vector width of the processor, so that sums have the same bits.
 template <class Space>
 requires is_host_space<Space>
 class Lanes<Space> {

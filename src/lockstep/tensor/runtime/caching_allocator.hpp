@@ -35,6 +35,7 @@ struct MemoryBlock {
   std::size_t bytes = 0;
 
   // The rest is the allocator's.
+  /// A use of the block by a stream other than its own.
   struct Use {  // by another stream
     RuntimeStream* stream;
     int device;

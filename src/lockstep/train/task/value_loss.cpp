@@ -14,7 +14,7 @@ Variable half_of(const Variable& output, std::int64_t half) {
 
 void declare_delta(DeckTable& table, double& delta) {
   table.key("delta", delta,
-            {.doc = "the error from which on the loss is straight (smooth_l1: PyTorch's beta)",
+            {.doc = "error from which on the loss is linear (smooth_l1: PyTorch's beta)",
              .min = 0.0,
              .above_min = true});
 }

@@ -42,16 +42,19 @@ void register_loss(std::string name, std::string doc) {
   add_loss<Options>(loss_kinds(), std::move(name), std::move(doc));
 }
 
+/// The mean of the squared errors.
 struct MseLoss {
   [[nodiscard]] static Variable loss(const Variable& output, const Tensor& targets);
 };
 inline void declare(DeckTable& /*table*/, MseLoss& /*options*/) {}
 
+/// The mean of the absolute errors.
 struct MaeLoss {
   [[nodiscard]] static Variable loss(const Variable& output, const Tensor& targets);
 };
 inline void declare(DeckTable& /*table*/, MaeLoss& /*options*/) {}
 
+/// Squares of errors below `delta`, absolute values of larger ones.
 struct HuberLoss {
   double delta = 1.0;  ///< where the loss begins to be straight
 
@@ -59,6 +62,7 @@ struct HuberLoss {
 };
 void declare(DeckTable& table, HuberLoss& options);
 
+/// HuberLoss, divided by `delta`.
 struct SmoothL1Loss {
   double delta = 1.0;  ///< PyTorch's beta
 

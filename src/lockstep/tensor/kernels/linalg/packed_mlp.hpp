@@ -16,6 +16,7 @@ namespace lockstep {
 /// (see docs/reference/performance.md).
 class PackedMlp {
  public:
+  /// One linear layer, given to the constructor.
   struct Layer {
     Tensor weight;      ///< f32 [out, in]
     Tensor bias;        ///< f32 [out], or undefined

@@ -20,6 +20,7 @@ struct Heads {
 [[nodiscard]] Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part,
                              std::int64_t parts);
 
+/// Sizes, scale and masks of one attention, forward and backward.
 struct AttentionPlan {
   std::int64_t batch, heads, queries, keys, width;  ///< B, H, T, S, D
   double scale;

@@ -15,6 +15,7 @@ enum class RnnMode : std::uint8_t { rnn_tanh, rnn_relu, lstm, gru };
 /// output; GRU: reset, update, new.
 [[nodiscard]] std::int64_t gates_of(RnnMode mode) noexcept;
 
+/// Sizes and direction of one recurrent layer.
 struct RnnPlan {
   RnnMode mode = RnnMode::rnn_tanh;
   std::int64_t steps = 0, batch = 0, hidden = 0;  ///< T, N, H
