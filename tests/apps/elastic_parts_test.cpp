@@ -105,7 +105,8 @@ TEST(MembersFile, NamesHostsThatNoProgramTakesForAnOptionAUserOrAList) {
         std::string("a/b"), std::string("::1"), longest + 'n'}) {
     const std::string said = test::message_of<InputError>(
         [&] { static_cast<void>(parse_members("a\n" + bad + "\n", "members")); });
-    EXPECT_NE(said.find("members:2: \"" + bad + "\" is no host's name"), std::string::npos) << said;
+    EXPECT_NE(said.find("members:2: \"" + bad + "\" is not a host name"), std::string::npos)
+        << said;
   }
 }
 
@@ -361,7 +362,7 @@ TEST_P(OutOfMemory, OfAControlGroupNamesTheRankWhatItHeldAndTheLimit) {
   const auto finding = watch.finding(1);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->rank, 1);
-  EXPECT_NE(finding->text.find("rank 1 for want of memory: it held 1.0 GiB (2.0 GiB at most)"),
+  EXPECT_NE(finding->text.find("rank 1 for lack of memory: it held 1.0 GiB (2.0 GiB at most)"),
             std::string::npos)
       << finding->text;
   EXPECT_NE(finding->text.find("of control group /job, is 3.0 GiB"), std::string::npos)

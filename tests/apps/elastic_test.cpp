@@ -223,12 +223,13 @@ TEST_F(Elastic, ALauncherThatIsNotThereOrATimeThatIsNoneEndsItBeforeAnythingIsSt
     launcher_ = no_launcher + " -l";
     const Finished finished = run(command({"--max", "2"}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says("the launcher " + no_launcher + " is no program")) << finished.output;
+    EXPECT_TRUE(finished.says("the launcher " + no_launcher + " is not an executable program"))
+        << finished.output;
   }
   for (const std::string no_time : {"nan", "inf", "-1", "1e99", "soon"}) {
     const Finished finished = run(command({"--max", "2", "--within=" + no_time}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says(no_time + " is no number from 0")) << finished.output;
+    EXPECT_TRUE(finished.says(no_time + " is not a number from 0")) << finished.output;
   }
   EXPECT_FALSE(fs::exists(dir()));
 }
@@ -243,8 +244,7 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
   };
   for (const auto& [options, says] :
        {Case{{"--max", "1000000000"}, "1000000000 ranks do not fit on this machine"},
-        Case{{"--members", file, "--max", "100000"},
-             "100000 ranks on 100000 hosts cannot be named"},
+        Case{{"--members", file, "--max", "100000"}, "100000 ranks on 100000 hosts do not fit"},
         Case{{"--members", "/dev/zero", "--max", "2"},
              "/dev/zero cannot be read: it is a device, not a file"}}) {
     const Finished finished = run(command(options), {}, 60);
@@ -342,7 +342,7 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
       "50");
   EXPECT_TRUE(finished.says("exit=0")) << finished.output;
   const std::string next_said = read_file(said);
-  for (const char* part : {"of this run that a killed supervisor left behind: ", "resumed from "})
+  for (const char* part : {"of this run left behind by a killed supervisor: ", "resumed from "})
     EXPECT_NE(next_said.find(part), std::string::npos) << next_said;
   expect_nothing_left();
 }
@@ -413,7 +413,7 @@ TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
       finished.says("no host has answered for 8 s (node1, node2); the launcher is still "
                     "connecting, and has said: Connecting to node"))
       << finished.output;
-  EXPECT_TRUE(finished.says("nothing can be started on any of its hosts")) << finished.output;
+  EXPECT_TRUE(finished.says("the launcher cannot start a process on any host")) << finished.output;
   EXPECT_GE(finished.seconds, 12) << finished.output;
   expect_nothing_left();
 }

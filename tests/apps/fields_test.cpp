@@ -126,7 +126,7 @@ TEST_F(Fields, OfATimeThatIsNoneAreNotWritten) {
     const Finished refused =
         run({built("apps/heat_data"), scratch_.file("steps.h5"), "--time=" + time});
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_TRUE(refused.says(time + " is no number from 0 to 1000")) << refused.output;
+    EXPECT_TRUE(refused.says(time + " is not a number from 0 to 1000")) << refused.output;
     EXPECT_FALSE(std::filesystem::exists(scratch_.file("steps.h5")));
   }
 }
@@ -161,7 +161,7 @@ TEST_F(Fields, WhatDoesNotFitIsExitTwoAndASentence) {
   const std::vector<std::pair<Arguments, std::string>> cases{
       {{"--set", "model.levels=5"}, "16 is no multiple of 32. Use fewer levels."},
       {{"--set", "data.train_targets=\"train/state\"", "--set", "data.test_targets=\"test/next\""},
-       "do not belong together"},
+       "do not match"},
       {{"--set", "model.hidden_dropout=0.1"},
        "model.hidden_dropout is a key of model.kind = \"mlp\", but model.kind is \"unet\""},
       {{"--set", "data.path=\"" + scratch_.file("heat.h5") + "\"", "--set",

@@ -99,7 +99,7 @@ TEST_F(FineTuning, FromAWrongPathLeavesTheEarlierRunWhereItWas) {
             2);
   EXPECT_EQ(refused(first, "nothing in", {"--set", "model.kind=\"resnet18\""}), 2);
   fs::create_directory(second);
-  EXPECT_EQ(refused(second, "there is no good checkpoint in " + second), 4);
+  EXPECT_EQ(refused(second, "no intact checkpoint in " + second), 4);
 }
 
 TEST_F(FineTuning, WhatDoesNotFitOrIsNotThereIsASentence) {

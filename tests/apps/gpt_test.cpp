@@ -273,7 +273,7 @@ TEST_F(Gpt, CutsTextIntoShardsAndATestSet) {
   EXPECT_NEAR(static_cast<double>(test), 0.1 * static_cast<double>(characters), 20.0);
   const Finished twice = gpt(1, "tokens", {scratch_.file("text.txt"), "--output", data});
   EXPECT_EQ(twice.exit_code, 2);
-  EXPECT_TRUE(twice.says("holds token files already")) << twice.output;
+  EXPECT_TRUE(twice.says("already holds token files")) << twice.output;
 }
 
 // Mapped into memory it was a bus error.
@@ -311,7 +311,7 @@ TEST_F(Gpt, SaysWhatIsWrong) {
          scratch_.file("t") + ": byte 1 of the text, 0xff, is not UTF-8");
   expect(gpt(1, "tokens",
              {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--test-fraction", "nan"}),
-         "nan is no number from 0 to 0.99");
+         "nan is not a number from 0 to 0.99");
   expect(
       gpt(1, "tokens", {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--tokenizer", "gpt2"}),
       "needs --vocabulary");

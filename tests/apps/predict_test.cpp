@@ -183,7 +183,7 @@ TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {
       lockstep(1, {"checkpoint", "import", scratch_.file("w.h5"), "-o", scratch_.file("no.h5"),
                    "--deck", source("inputs/synthetic.toml")});
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
-  EXPECT_TRUE(refused.says("is not of the model in")) << refused.output;
+  EXPECT_TRUE(refused.says("does not fit the model in")) << refused.output;
   EXPECT_TRUE(refused.says("train.init_from")) << refused.output;
   EXPECT_FALSE(fs::exists(scratch_.file("no.h5")));
 }

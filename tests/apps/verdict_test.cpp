@@ -171,7 +171,7 @@ TEST_F(Verdict, IsNotNeededAfterAGoodEnd) {
   EXPECT_FALSE(fs::exists(run_dir + "/flight"));
   const Finished shown = lockstep_utility({"flight", run_dir});
   EXPECT_EQ(shown.exit_code, 2);
-  EXPECT_TRUE(shown.says("holds no rings of a flight recorder")) << shown.output;
+  EXPECT_TRUE(shown.says("holds no flight recorder rings")) << shown.output;
 }
 
 TEST_F(Verdict, RingsLieWhereTheDeckSays) {

@@ -150,7 +150,7 @@ TEST(RunCheckpoints, AFileOfThePastUnderAnothersNameIsNotCountedAndNotGoneOnFrom
   fs::copy_file(folder(1), folder(3));
   RunCheckpoints run(folder.path(), {.keep = 3});
   EXPECT_TRUE(test::contains(test::checkpoint_error_of([&] { run.begin(folder(3)); }),
-                             folder(3).string() + " is of step 1: it has another's name"));
+                             folder(3).string() + " is of step 1, not of the step in its name"));
   EXPECT_EQ(folder.steps(), (Steps{4, 3, 2, 1})) << "nothing was moved aside";
   run.begin(folder(4));
   folder.save(run, {5});

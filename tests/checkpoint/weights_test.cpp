@@ -135,10 +135,11 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
       {with_length("{\"w\": ", ""), "no JSON object"},
       {with_length(entry("F8", "[8]", "[0,8]"), data), "tensor w is of type F8"},
       {with_length(entry("F32", "[3]", "[0,8]"), data), "has 8 bytes, and needs 12"},
-      {with_length(entry("F32", "[-2]", "[0,8]"), data), "no whole number"},
+      {with_length(entry("F32", "[-2]", "[0,8]"), data), "not a whole number"},
       {with_length(entry("F32", "[4294967296,4294967296,4294967296]", "[0,8]"), data),
-       "more elements than there can be"},
-      {with_length(entry("F32", "[18446744073709551615]", "[0,8]"), data), "cannot be"},
+       "more elements than a tensor can have"},
+      {with_length(entry("F32", "[18446744073709551615]", "[0,8]"), data),
+       "has an impossible size"},
       {with_length(entry("F32", "[2]", "[4,12]"), data + data), "begins at byte 4"},
       {with_length(entry("F32", "[2]", "[0,8]"), data + "more"), "have 8 bytes, the file 12"},
       {with_length(entry("F32", "[2]", "[0,8]"), "less"), "have 8 bytes, the file 4"},
@@ -147,12 +148,12 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
       {with_length(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                    R"("w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
                    data),
-       "the name w is there twice"},
+       "the name w occurs twice"},
       {with_length(R"({"__metadata__":{"step":"1","step":"2"}})", ""),
-       "the name step is there twice"},
-      {with_length(R"({"__metadata__":)" + nested + "}", ""), "nested deeper"},
-      {with_length(R"({"__metadata__":{"a":)" + nested + "}}", ""), "nested deeper"},
-      {with_length(R"({"w":)" + nested + "}", ""), "nested deeper"},
+       "the name step occurs twice"},
+      {with_length(R"({"__metadata__":)" + nested + "}", ""), "nested too deeply"},
+      {with_length(R"({"__metadata__":{"a":)" + nested + "}}", ""), "nested too deeply"},
+      {with_length(R"({"w":)" + nested + "}", ""), "nested too deeply"},
       {with_length(nested, ""), "no JSON object"}};
   for (const auto& [bytes, words] : cases) {
     const std::string message = refusal(bytes);
@@ -256,7 +257,7 @@ with h5py.File("d.h5", "w") as f:
   EXPECT_EQ(found.at("half").to_vector<double>(), std::vector<double>{1.5});
   const auto refusal =
       test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(folder_ / "d.h5")); });
-  EXPECT_NE(refusal.find("/words is no array of numbers"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("/words is not an array of numbers"), std::string::npos) << refusal;
 }
 
 // HDF5 reads them as fill values, and an external file as whatever it holds.

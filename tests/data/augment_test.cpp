@@ -151,7 +151,7 @@ TEST(Augmentation, ReachesTheBatchesOfALoaderTheSameOnAnyRank) {
 TEST(Augmentation, IsForImages) {
   const auto message =
       test::input_error([] { return make_augmentation({.flip = true}, {12}, {0.0F}, 1); });
-  EXPECT_TRUE(test::says(message, "not for samples of shape [12]"));
+  EXPECT_TRUE(test::says(message, "not samples of shape [12]"));
   EXPECT_TRUE(make_augmentation({}, {12}, {0.0F}, 1).empty());
 }
 

@@ -68,7 +68,7 @@ TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
   const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
                                     folder.write("b.csv", "x,z\n1,2\n")};
   expect_says(test::message_of<InputError>([&] { static_cast<void>(CsvTable(files)); }),
-              "do not belong together");
+              "must be the same");
 }
 
 TEST(CsvTable, ALineOfSamplesIsNotTakenForAHeader) {

@@ -156,7 +156,7 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   expect_says(refusal(npy("<f3", "(2,)", counted(2))), "only float16, float32, float64");
   expect_says(refusal(npy("<f4", "()", counted(1))), "has 0 dimensions");
   expect_says(refusal(npy("<f4", "(2, 3)", counted(5))), "is truncated: [2, 3] numbers need");
-  expect_says(refusal(npy("<f4", "(99999999999, 99999999999)", counted(1))), "tells no shape");
+  expect_says(refusal(npy("<f4", "(99999999999, 99999999999)", counted(1))), "gives no shape");
   const std::string whole = npy("<f4", "(2, 3)", counted(6));
   for (std::size_t size = 0; size < whole.size(); ++size)
     expect_says(refusal(whole.substr(0, size)), "data file ");
@@ -292,7 +292,7 @@ TEST(DataFiles, APatternIsWhatItFitsInTheOrderOfNames) {
   EXPECT_EQ(files_of({in + "missing.h5"}), std::vector<fs::path>{in + "missing.h5"});
   expect_says(
       test::message_of<InputError>([&] { static_cast<void>(files_of({in + "none-*.h5"})); }),
-      "no file fits " + in + "none-*.h5");
+      "no file matches " + in + "none-*.h5");
 }
 
 /// Every sample and target of a data set.
@@ -411,7 +411,7 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
       << "what was found makes the same test set alone";
   folder.write("test.csv", "kind,x,y\ncow,1,2\n");
   expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); }),
-              "kind is \"cow\", which is none of the classes cat, dog");
+              "kind is \"cow\", not one of the classes cat, dog");
 }
 
 // One cell that cannot be read would make all labels others: "2" comes behind "10" then.
@@ -427,7 +427,7 @@ TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   expect_says(refusal("x,kind\n1,cat\n2,\n"), "column kind is empty");
   const std::string damaged = refusal("x,kind\n1,0\n2,10\n3,NA\n");
   expect_says(damaged, "line 4 of");
-  expect_says(damaged, "column kind is \"NA\", no number as in line 2 of");
+  expect_says(damaged, "column kind is \"NA\", but line 2 of");
   expect_says(damaged, "data.class_names");
   options.class_names = {"0", "10", "NA"};
   EXPECT_EQ(contents_of(*make_datasets(options).train).second,
@@ -462,7 +462,7 @@ TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
     return test::message_of<InputError>([&] { static_cast<void>(f()); });
   };
   const auto sets = [&] { return make_datasets(options); };
-  const std::string other = "kind is \"1.0\", which is none of the classes 1, 0";
+  const std::string other = "kind is \"1.0\", not one of the classes 1, 0";
   expect_says(refusal(sets), other);
   expect_says(refusal(sets), "line 2 of " + options.files().test_path[0]);
   expect_says(refusal([&] { return make_test_set(options, TargetKind::classes); }), other);
@@ -473,7 +473,7 @@ TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
             contents_of(*named.test));
   options.class_names.clear();
   folder.write("train.csv", "x,kind\n1,yes\n2,no\n");
-  expect_says(refusal(sets), "kind is \"1\", which is none of the classes no, yes");
+  expect_says(refusal(sets), "kind is \"1\", not one of the classes no, yes");
 }
 
 TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
@@ -522,11 +522,11 @@ TEST(DataFiles, FieldsThatAreTargetsAreNotLeftBehindByAnAugmentation) {
   options.augment.flip = true;
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
-              "targets are fields");
+              "targets, fields");
   options.augment = {.crop_padding = 1};
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
-              "targets are fields");
+              "targets, fields");
 }
 
 TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {

@@ -163,15 +163,15 @@ TEST(Hdf5Dataset, IndicesAreIntegersAndNothingChangesThem) {
     DataOptions options = options_for(write_sets<std::int32_t>(folder), "labels", stream);
     options.files().indices = true;
     const auto message = [&] { return input_error([&] { return make_datasets(options); }); };
-    EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
+    EXPECT_TRUE(says(message(), "data.indices = true passes features on unscaled, but data.mean"));
     options.mean.clear();
     options.std.clear();
     options.augment.flip = true;
-    EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
+    EXPECT_TRUE(says(message(), "data.indices = true passes features on unscaled, but data.mean"));
     options.augment.flip = false;
     fs::remove(folder.path() / "data.h5");
     write_sets<float>(folder);
-    EXPECT_TRUE(says(message(), "is for features that are integers, not for train/features of"));
+    EXPECT_TRUE(says(message(), "needs features that are integers, not train/features of"));
     fs::remove(folder.path() / "data.h5");
   }
 }

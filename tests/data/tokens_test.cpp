@@ -287,7 +287,7 @@ TEST_F(TokenOptionsTest, KnowTheSetsByWholeWordsOfTheNames) {
   EXPECT_EQ(sets.train->size(), 5);
   EXPECT_EQ(sets.test->size(), 3);
   const fs::path both = shard("ab-test_train.bin", 0, 9);
-  EXPECT_TRUE(says(error(options()), both.string() + " has words of the training set and of"));
+  EXPECT_TRUE(says(error(options()), "the name of " + both.string() + " has words of both"));
 }
 
 TEST_F(TokenOptionsTest, TakePatternsOfFolders) {
@@ -344,11 +344,11 @@ TEST_F(TokenOptionsTest, SayWhatIsMissing) {
   DataOptions silent = options();
   silent.test_set = false;
   EXPECT_TRUE(says(error(silent), "Set data.vocabulary"));
-  EXPECT_TRUE(says(input_error([&] { return make_tokenizer(silent); }), "is not known"));
+  EXPECT_TRUE(says(input_error([&] { return make_tokenizer(silent); }), "is unknown"));
   EXPECT_TRUE(says(input_error([&] { return make_datasets(silent, TargetKind::classes); }),
                    "which the program gpt trains"));
   EXPECT_TRUE(says(input_error([&] { return make_datasets({}, TargetKind::tokens); }),
-                   "a language model learns tokens"));
+                   "a language model is trained on tokens"));
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST_F(DeckFiles, IncludeBelowATableIsExplained) {
   auto deck = Deck::load("a.toml");
   (void)deck.read<SampleOptions>("train");
   EXPECT_EQ(input_error([&] { deck.check_all_read(); }),
-            "a.toml:2: unknown key train.include. Includes stand above the first [table].");
+            "a.toml:2: unknown key train.include. Includes belong above the first [table].");
 }
 
 TEST_F(DeckFiles, ADeckFromMemoryIncludesFromTheWorkingFolder) {

@@ -36,7 +36,7 @@ TEST(DeckUnknown, AKeyOfAnotherTableIsSentThere) {
 
 TEST(DeckUnknown, AKeyInNoTableListsTheTables) {
   EXPECT_EQ(unread("warp = 1\n"),
-            "a.toml:1: unknown key warp. Keys stand in tables: train, optimizer.");
+            "a.toml:1: unknown key warp. Keys belong in tables: train, optimizer.");
 }
 
 TEST(DeckUnknown, AKeyLikeNoOtherListsTheKnown) {

@@ -39,7 +39,7 @@ TEST(GptPage, WhatItShowsIsWhatHappens) {
     said += finished.output;
   }
   EXPECT_EQ(commands, 6);
-  EXPECT_NE(said.find("training and 413785 test tokens of 63 different (characters)"),
+  EXPECT_NE(said.find("training and 413785 test tokens, vocabulary of 63 (characters)"),
             std::string::npos)
       << said;
   EXPECT_NE(said.find("\nIn the beginning"), std::string::npos) << said;

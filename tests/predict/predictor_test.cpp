@@ -206,7 +206,7 @@ TEST_F(FromFile, AModelOfOnesOwnIsGivenAndGetsItsWeights) {
   EXPECT_EQ(output, want);
   EXPECT_TRUE(test::message_of<CheckpointError>([&] {
                 Predictor(folder_ / "a.h5", fresh);
-              }).find("does not say what goes into its model") != std::string::npos);
+              }).find("has no description of its model") != std::string::npos);
 }
 
 TEST_F(FromFile, WhatCannotBeUsedIsASentence) {
@@ -217,12 +217,12 @@ TEST_F(FromFile, WhatCannotBeUsedIsASentence) {
   save("other.h5", {.model = model->state_dict(),
                     .deck = "[model]\nkind = \"mlp\"\nhidden = [9]\n",
                     .signature = test::signature_of({4}, {2})});
-  EXPECT_NE(message("other.h5").find("is of another model"), std::string::npos);
+  EXPECT_NE(message("other.h5").find("does not fit"), std::string::npos);
   save("own.h5", {.model = model->state_dict(),
                   .deck = "[own]\nwidth = 3\n",
                   .signature = test::signature_of({4}, {2})});
   EXPECT_NE(message("own.h5").find("a model of its own"), std::string::npos) << message("own.h5");
-  EXPECT_NE(message("run").find("no good checkpoint"), std::string::npos);
+  EXPECT_NE(message("run").find("no intact checkpoint"), std::string::npos);
   EXPECT_NE(message("none.h5").find("none.h5"), std::string::npos);
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   ASSERT_NE(sources, nullptr);

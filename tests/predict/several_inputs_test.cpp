@@ -134,10 +134,11 @@ TEST(PredictorOfSeveralInputs, RefusesOtherInputsInASentence) {
   const auto message = [&](const std::vector<Predictor::Input>& inputs) {
     return test::message_of<InputError>([&] { predictor.predict(inputs, output); });
   };
-  EXPECT_EQ(message({numbers}), "the model takes 2 inputs a sample, not 1");
+  EXPECT_EQ(message({numbers}), "the model takes 2 inputs per sample, not 1");
   EXPECT_EQ(message({numbers, numbers}), "material are i64, not f32");
-  EXPECT_EQ(message({numbers, Indices{1, 2}}),
-            "2 elements of material and 1 of output are not so many samples of 1 and 1 each");
+  EXPECT_EQ(
+      message({numbers, Indices{1, 2}}),
+      "2 elements of material and 1 of output are not the same number of samples of 1 and 1 each");
   EXPECT_EQ(message({numbers, Indices{1}}), "nothing was thrown");
 }
 

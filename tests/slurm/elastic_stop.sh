@@ -18,7 +18,7 @@ for launcher in srun mpiexec; do
     wait_until 120 "a step of $run" rows
     scancel --signal=$signal --batch "$job"
     wait_until 60 "the end of job $job" is_over "$job"
-    expect "$launcher-$signal.log" "^lockstep elastic: stopped on request; go on with --resume"
+    expect "$launcher-$signal.log" "^lockstep elastic: stopped on request; continue with --resume"
     code=$(scontrol show job "$job" | sed -n 's/.*ExitCode=\([0-9]*\):.*/\1/p')
     [ "$code" = 75 ] || fail "with $launcher and SIG$signal the supervisor ended with $code, not 75"
     expect_summary "$run" 's["completed"], s["stopped_early"]' "(False, True)"

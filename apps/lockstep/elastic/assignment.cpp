@@ -17,15 +17,14 @@ namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
 
-/// As the shell finds it, or else beside this program, where the bundled ones are.
+/// Searches PATH as the shell does, then the folder of this program, where the bundled ones are.
 std::string program_named(const std::string& name) {
   if (!find_program(name).empty()) return name;
-  if (name.find('/') != std::string::npos)
-    throw InputError(name + " is no program that can be started");
+  if (name.find('/') != std::string::npos) throw InputError(name + " is not an executable program");
   std::error_code error;
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
   if (!can_run(beside))
-    throw InputError(fmt::format("there is no program {} in PATH, nor beside lockstep", name));
+    throw InputError(fmt::format("there is no program {} in PATH or beside lockstep", name));
   return beside.string();
 }
 
@@ -43,14 +42,14 @@ train::CommandLine parse(const std::vector<std::string>& command) {
 
 Assignment read_assignment(const Options& options) {
   if (options.min < 1 || options.max < options.min) {
-    throw InputError(
-        fmt::format("--min {} and --max {}: 1 <= min <= max is wanted", options.min, options.max));
+    throw InputError(fmt::format("--min {} and --max {}: 1 <= min <= max is required", options.min,
+                                 options.max));
   }
   const train::CommandLine line = parse(options.command);
   if (!line.trains() || line.ranks_as_threads > 0) {
     throw InputError(
-        "lockstep elastic supervises trainings on several processes: leave --help, --version, "
-        "--dry-run, --describe, --doctor, --check-gradients and --ranks-as-threads out");
+        "lockstep elastic supervises trainings on several processes: leave out --help, --version, "
+        "--dry-run, --describe, --doctor, --check-gradients and --ranks-as-threads");
   }
   Deck deck = Deck::load(line.deck, line.overrides);
   const train::RunPlan plan = train::read_run_plan(deck);
@@ -69,10 +68,10 @@ Assignment read_assignment(const Options& options) {
   if (plan.train.reduction == train::TrainOptions::Reduction::invariant) {
     assignment.sizes.divide = plan.train.shards;
     if (assignment.sizes.largest(options.max) == 0) {
-      throw InputError(fmt::format(
-          "train.reduction = \"invariant\" wants a number of ranks that divides train.shards = {}; "
-          "there is none from {} to {}",
-          plan.train.shards, options.min, options.max));
+      throw InputError(
+          fmt::format("train.reduction = \"invariant\" needs a number of ranks that divides "
+                      "train.shards = {}; there is none from {} to {}",
+                      plan.train.shards, options.min, options.max));
     }
   }
   return assignment;

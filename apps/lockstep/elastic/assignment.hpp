@@ -1,5 +1,5 @@
 #pragma once
-// What is to be run, as its command line and deck say.
+// The program to run: its command line and deck.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace lockstep::elastic {
 
 struct Assignment {
-  std::string program;             ///< as the launcher will find it
+  std::string program;             ///< path given to the launcher
   std::vector<std::string> first;  ///< arguments of the first start, as given
   std::vector<std::string> later;  ///< the same with a plain --resume
   bool names_checkpoint = false;   ///< --resume=FILE
@@ -19,8 +19,9 @@ struct Assignment {
   double comm_timeout_s = 0;
 };
 
-/// Reads command line and deck as the program will, without its data and without the tables of its
-/// task. Throws InputError: a bad one, one that trains nothing, sizes that cannot be had.
+/// Reads the command line and the deck as the program does, without its data and its task's tables.
+/// Throws InputError for a bad command line or deck, for a command that trains nothing, and where
+/// no allowed number of ranks exists.
 [[nodiscard]] Assignment read_assignment(const Options& options);
 
 }  // namespace lockstep::elastic

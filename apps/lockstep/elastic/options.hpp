@@ -4,17 +4,18 @@
 
 namespace lockstep::elastic {
 
-/// What `lockstep elastic` takes. Times in seconds.
+/// Options of `lockstep elastic`. Times in seconds.
 struct Options {
   int min = 1, max = 0;
   int restarts = 5;
-  double within = 3600;   ///< the window of `restarts`; 0: all of them
-  double rejoin = 60;     ///< for so long a lost slot or host is not used
-  double settle = 5;      ///< a change of members counts once it has stayed so long
-  double wait = 600;      ///< for `min` slots, at most
-  double hang_after = 0;  ///< without a sign of life; 0: comm.timeout of the deck and a minute
-  std::string members;    ///< file of hosts and slots; empty: Slurm's allocation or this machine
-  std::string launcher;   ///< empty: srun in an allocation, else mpiexec
+  double within = 3600;  ///< the window of `restarts`; 0: all of them
+  double rejoin = 60;    ///< time for which a lost slot or host is not used
+  double settle = 5;     ///< a change of members counts after this time
+  double wait = 600;     ///< maximum time to wait for `min` slots
+  double hang_after =
+      0;  ///< time without a sign of life after which a run is ended; 0: comm.timeout + 60
+  std::string members;   ///< file of hosts and slots; empty: Slurm's allocation or this machine
+  std::string launcher;  ///< empty: srun in an allocation, else mpiexec
   std::vector<std::string> command;  ///< program, deck and its options
 };
 

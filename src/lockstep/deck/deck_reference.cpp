@@ -28,13 +28,13 @@ struct SectionOfKind {
 struct Section {
   std::string name, description;
   std::vector<Row> rows;
-  std::string kind_key;               ///< of a table that has kinds,
-  std::size_t rows_before_kinds = 0;  ///< the rows up to it,
-  std::size_t chosen = 0;             ///< and the default
+  std::string kind_key;               ///< of a table that has kinds
+  std::size_t rows_before_kinds = 0;  ///< the rows before it
+  std::size_t chosen = 0;             ///< the default kind
   std::vector<SectionOfKind> kinds;
 };
 
-// A pipe would end the cell.
+// A pipe would end the table cell.
 std::string cell(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -54,8 +54,8 @@ std::string table_of(const std::vector<Row>& rows) {
   return text;
 }
 
-/// The rows of a deck with this kind, as TOML, or with the default, in the order of a resolved
-/// deck. Throws InputError for a kind that the table does not have.
+/// The rows of a deck with this kind, or with the default one, in the order of a resolved deck. The
+/// kind is written as TOML. Throws InputError for a kind that the table does not have.
 std::vector<Row> rows_with(const Section& section, const std::string& kind) {
   std::vector<Row> rows = section.rows;
   if (section.kinds.empty()) return rows;
@@ -88,7 +88,7 @@ class Collector final : public AnyKey<Collector> {
 
   template <class T>
   void any_key(std::string_view name, const T& field, KeyInfo info) {
-    const std::string unit(std::exchange(info.unit, {}));  // has a column of its own
+    const std::string unit(std::exchange(info.unit, {}));  // the unit has a column of its own
     rows_->push_back({std::string(name), std::string(type_name<T>), unit, to_toml(field),
                       range_in_words(info), std::string(info.doc)});
   }
@@ -180,7 +180,7 @@ std::string DeckReference::commented_deck(const Settings& settings) const {
           notes);
     }
   }
-  if (used != settings.size()) throw Error("a deck was to begin with a key that it does not have");
+  if (used != settings.size()) throw Error("a starting deck sets a key that does not exist");
   return text;
 }
 

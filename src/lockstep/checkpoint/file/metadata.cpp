@@ -21,13 +21,13 @@ std::string read_cpu_model() {
   return "unknown";
 }
 
-/// Reading it takes longer than a small save.
+/// Read once: reading it takes longer than a small save.
 const std::string& cpu_model() {
   static const std::string model = read_cpu_model();
   return model;
 }
 
-/// Keys that may differ without a change of bits.
+/// Keys whose change does not affect bits.
 bool is_circumstance(const std::string& key) {
   constexpr std::array keys{"cpu", "host", "ranks", "backend", "written", "commit"};
   return std::ranges::find(keys, key) != keys.end();
