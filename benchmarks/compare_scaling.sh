@@ -15,7 +15,7 @@ trap 'rm -rf "$scratch"' EXIT
 mpiexec=$(command -v mpiexec.mpich || command -v mpiexec)
 median() { sort -n "$1" | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
-# NAME BATCH LAUNCHER...: trains; each epoch's samples/s to the file NAME, one a line
+# NAME BATCH LAUNCHER...: trains; writes each epoch's samples/s to the file NAME, one per line
 train() {
   local name=$1 batch=$2 run="$scratch/run.$1" && shift 2
   "$@" "$program" inputs/fashion_mnist.toml --set run.threads=1 --set "run.dir=\"$run\"" --set "train.epochs=$epochs" \

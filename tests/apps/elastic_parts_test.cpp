@@ -1,4 +1,4 @@
-// What `lockstep elastic` decides, without starting anything: placement, budget, whom it blames.
+// Decisions of `lockstep elastic`, without starting anything: placement, budget, blame.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ namespace {
 using std::chrono::seconds;
 using test::ScratchFolder;
 
-/// A process that does nothing but hold a ring, until it is killed.
+/// A process that only holds a ring, until it is killed.
 RankProcess idle_rank(int rank, const ScratchFolder& folder) {
   const std::string ring = folder.file("rank" + std::to_string(rank) + ".ring");
   std::ofstream(ring) << "a ring";
@@ -115,7 +115,7 @@ TEST(MembersFile, OfManyHostsIsReadInNoTime) {
   for (int host = 0; host < 300'000; ++host) text += "host" + std::to_string(host) + "\n";
   const auto begun = Clock::now();
   EXPECT_EQ(parse_members(text, "members").size(), 300'000U);
-  EXPECT_LT(seconds_since(begun), 10.0);  // compared one by one: minutes
+  EXPECT_LT(seconds_since(begun), 10.0);  // takes minutes if compared one by one
 }
 
 TEST(MembersFile, ThatIsAPipeOrADeviceIsRefusedAtOnce) {
@@ -135,7 +135,7 @@ TEST(MembersFile, ThatCannotBeReadForAMomentChangesNothing) {
   scratch.write("members", "node2 3\n");
   EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
   std::filesystem::remove(path);
-  std::filesystem::create_directory(path);  // opened like a file, and every read fails
+  std::filesystem::create_directory(path);  // opens like a file, but every read fails
   EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
   EXPECT_THROW(static_cast<void>(members_of_file(path)), InputError);
   EXPECT_THROW(static_cast<void>(members_of_file(scratch.file("none"))), InputError);
@@ -286,7 +286,7 @@ TEST(ThisMachine, HasNoPlaceForMoreRanksThanItHasMemoryFor) {
   EXPECT_NE(said.find("1000000000 ranks do not fit on this machine"), std::string::npos) << said;
 }
 
-/// A process that does nothing, with the mark of a supervisor in its environment.
+/// An idle process with the mark of a supervisor in its environment.
 int marked(const std::string& mark) {
   const int pid = fork();
   if (pid == 0) {
@@ -306,7 +306,7 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
   const std::vector<int> all{marked(own.second), marked(dead), marked(dead + "/other"),
                              marked("damaged")};
   const auto found = [&] { return leftovers(scratch.path()); };
-  for (int i = 0; i < 500 && found().empty(); ++i) usleep(10'000);  // until it is sleep
+  for (int i = 0; i < 500 && found().empty(); ++i) usleep(10'000);  // until it has become sleep
   EXPECT_EQ(found(), std::vector<int>{all[1]});
   for (const int pid : all) kill(pid, SIGKILL);
   for (int i = 0; i < 500 && !found().empty(); ++i) usleep(10'000);  // until they are dead
@@ -314,7 +314,7 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
   for (const int pid : all) waitpid(pid, nullptr, 0);
 }
 
-/// A system as the kernel shows it, with rank 1 of process 77 in group /job/step.
+/// A system as the kernel presents it, with rank 1 as process 77 in group /job/step.
 class FakeSystem {
  public:
   explicit FakeSystem(bool second) : second_(second) {
@@ -331,7 +331,7 @@ class FakeSystem {
   }
   void group(const std::string& name, int kills) {
     const std::string count = "oom_kill " + std::to_string(kills) + "\n";
-    const bool limited = name.empty();  // the step has no limit of its own, its job has
+    const bool limited = name.empty();  // the step has no limit of its own, but its job has
     if (second_) {
       scratch_.write("sys/fs/cgroup/job" + name + "/memory.max",
                      limited ? "3221225472\n" : "max\n");
@@ -405,7 +405,7 @@ Ending diagnosed(const Evidence& evidence) {
 }
 
 TEST(Diagnosis, TakesASignalsNumberForNoExitCode) {
-  // mpiexec returns 2 for a bad deck, and after SIGINT; 4 for a bad checkpoint, and after SIGILL.
+  // mpiexec returns 2 for a bad deck and after SIGINT; 4 for a bad checkpoint and after SIGILL.
   EXPECT_EQ(diagnosed({.code = 2}).why, Why::input);
   EXPECT_EQ(diagnosed({.code = 4}).why, Why::checkpoint);
   EXPECT_EQ(diagnosed({.code = 4, .blame = {.rank = 3, .signal = 4}}).why, Why::killed);

@@ -1,4 +1,5 @@
-// `lockstep elastic` with real faults: ranks killed and stopped, nodes that go and come, no memory.
+// `lockstep elastic` with real faults: ranks killed and stopped, nodes that leave and join, lack of
+// memory.
 #include <gtest/gtest.h>
 
 #include <apps/results.hpp>
@@ -37,7 +38,7 @@ class Elastic : public ::testing::Test {
     words.insert(words.end(), arguments.begin(), arguments.end());
     return words;
   }
-  /// Fault and pace in misbehave's words; a fault that is to come once leaves a mark.
+  /// Fault and pace for misbehave; a fault that should happen only once leaves a mark.
   Finished supervise(const Words& options, const Words& more, const std::string& fault,
                      const std::string& pace = "0", bool once = true) {
     std::vector<std::pair<std::string, std::string>> environment{
@@ -48,7 +49,8 @@ class Elastic : public ::testing::Test {
     expect_nothing_left();
     return finished;
   }
-  /// Every process of a test names its scratch folder: those there are, one a line.
+  /// All processes of a test have its scratch folder in their command line: lists them, one per
+  /// line.
   [[nodiscard]] std::string left() const {
     std::string processes;
     for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -60,7 +62,7 @@ class Elastic : public ::testing::Test {
     }
     return processes;
   }
-  /// After so many seconds at the latest.
+  /// After at most so many seconds.
   void expect_nothing_left(double within_s = 5) const {
     const auto now = std::chrono::steady_clock::now;
     const auto end = now() + std::chrono::duration<double>(within_s);
@@ -101,14 +103,14 @@ TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbed
   EXPECT_EQ(all("start", "ranks"), Json({4, 3, 4})) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"killed", "members", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({2})) << finished.output;
-  // The planned change lost nothing, the kill at most what came after the last checkpoint.
+  // The planned change lost no step; the kill lost at most those after the last checkpoint.
   EXPECT_EQ(history("start")[2].at("step"), history("end")[1].at("step"));
   EXPECT_EQ(history("start")[2].at("lost_steps"), 0);
   EXPECT_GE(history("start")[1].at("step").get<int>(), 10) << finished.output;
   EXPECT_LT(history("start")[1].at("down_s").get<double>(), 20.0);
   EXPECT_TRUE(completed(dir()));
 
-  // The deck in a checkpoint names the run folder.
+  // The deck in a checkpoint contains the run folder.
   const std::string last = "/checkpoints/step-00000120.h5", disturbed = scratch_.file("disturbed");
   fs::rename(dir(), disturbed);
   ASSERT_EQ(classify(4, small_run(dir(), invariant(12))).exit_code, 0);
@@ -211,7 +213,7 @@ TEST_F(Elastic, ABadDeckEndsItAtOnceWithTwo) {
   const Finished seen = supervise({"--max", "2"}, {"--set", "train.epochs=-1"}, "");
   EXPECT_EQ(seen.exit_code, 2) << seen.output;
   EXPECT_FALSE(seen.says("start 1")) << seen.output;
-  // Tables of a program's task are known to the program alone.
+  // Only the program knows the tables of its task.
   const Finished told = supervise({"--max", "2"}, {"--set", "model.kind=\"none\""}, "");
   EXPECT_EQ(told.exit_code, 2) << told.output;
   EXPECT_TRUE(told.says("start 1") && !told.says("start 2")) << told.output;
@@ -250,7 +252,7 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
     const Finished finished = run(command(options), {}, 60);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
     EXPECT_TRUE(finished.says(says)) << finished.output;
-    EXPECT_LT(finished.seconds, 50) << finished.output;  // 5, and what a busy machine needs
+    EXPECT_LT(finished.seconds, 50) << finished.output;  // 5, plus a margin for a busy machine
   }
   EXPECT_FALSE(fs::exists(dir()));
 }
@@ -309,7 +311,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
   const Words once = command({"--min", "2", "--max", "2"});
   const Finished before = run({"sh", "-c", in_it + "rmdir " + gone + "; exec " + quoted(once)});
   EXPECT_EQ(before.exit_code, 2) << before.output;
-  EXPECT_TRUE(before.says("the folder that this program was started in")) << before.output;
+  EXPECT_TRUE(before.says("the working directory of this program")) << before.output;
   EXPECT_FALSE(before.says("start 1")) << before.output;
 
   const Finished meanwhile =
@@ -318,7 +320,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
                " ]; do sleep 0.05; done; rmdir " + gone + "; wait $pid"},
           {{"MISBEHAVE", "kill 1 7"}, {"MISBEHAVE_MARK", scratch_.file("mark")}});
   EXPECT_EQ(meanwhile.exit_code, 2) << meanwhile.output;
-  EXPECT_TRUE(meanwhile.says("the folder that this program was started in")) << meanwhile.output;
+  EXPECT_TRUE(meanwhile.says("the working directory of this program")) << meanwhile.output;
   EXPECT_FALSE(meanwhile.says("start 2")) << meanwhile.output;
   expect_nothing_left();
 }
@@ -328,8 +330,8 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
   const auto first = command({"--min", "2", "--max", "2"}, more);
   auto next = first;
   next.emplace_back("--resume");
-  // A process that has a rank's mark, and lasts until it is waited for: on a busy machine the ranks
-  // may be over first.
+  // A process with a rank's mark that lasts until it is waited for: on a busy machine the ranks may
+  // end first.
   const std::string said = scratch_.file("said");
   const std::string leave_one =
       "stepped 1; read launcher rest </proc/$pid/task/$pid/children\n"
@@ -356,16 +358,16 @@ TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehindAndTheySave) {
   EXPECT_TRUE(newest_good_checkpoint(dir() + "/checkpoints"));
 }
 
-/// Hosts that are this machine: `ssh` runs the command here, unless the file down is there and the
-/// host is the first one.
+/// Hosts that are all this machine: `ssh` runs the command here, unless the file down exists and
+/// the host is the first one.
 class PretendedHosts : public Elastic {
  protected:
   [[nodiscard]] Words hosts(const std::string& members) {
     return hosts(members, "[ \"$1\" = node1 ] && [ -e '" + scratch_.file("down") +
                               "' ] && exit 255\nshift\neval \"exec $*\"\n");
   }
-  /// `reach`: what ssh does, with the host in $1. mpiexec is told its own address, as the name of
-  /// this machine may be none that resolves.
+  /// `reach`: action of ssh, with the host in $1. mpiexec gets its own address, since the name of
+  /// this machine may not resolve.
   [[nodiscard]] Words hosts(const std::string& members, const std::string& reach,
                             bool by_address = true) {
     const std::string ssh = scratch_.write(
@@ -401,7 +403,7 @@ TEST_F(PretendedHosts, OfWhichNoneCanBeReachedEndItWithTheLaunchersWords) {
   const Finished finished = run(command(options), {}, 120);
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(finished.says("ssh: Could not resolve hostname node")) << finished.output;
-  EXPECT_LT(finished.seconds, 90) << finished.output;  // 10, and what a busy machine needs
+  EXPECT_LT(finished.seconds, 90) << finished.output;  // 10, plus a margin for a busy machine
 }
 
 TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
@@ -442,7 +444,7 @@ TEST_F(PretendedHosts, OfASlurmWhoseCommandsHangAreStartedOnAllTheSame) {
                                     {"SLURM_TASKS_PER_NODE", "2"}});
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
-  EXPECT_LT(finished.seconds, 120) << finished.output;  // 10, and what a busy machine needs
+  EXPECT_LT(finished.seconds, 120) << finished.output;  // 10, plus a margin for a busy machine
   expect_nothing_left();
 }
 
@@ -479,7 +481,7 @@ TEST_F(PretendedHosts, LosingTheFirstNodeDoesNotLoseTheRun) {
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"host lost", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_hosts"), Json({"node1"})) << finished.output;
-  // It never answered again, so it was not used again, and nothing else was stopped for it.
+  // It never answered again, so it was not used again, and no other start was stopped for it.
   EXPECT_EQ(all("start", "ranks"), Json({3, 2})) << finished.output;
 }
 

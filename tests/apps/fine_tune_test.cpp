@@ -17,7 +17,7 @@ CheckpointContents last_of(const std::string& dir) {
 
 class FineTuning : public testing::Test {
  protected:
-  /// What is trained first: 10 classes.
+  /// The first training: 10 classes.
   void SetUp() override { ASSERT_EQ(classify(2, small_run(first)).exit_code, 0); }
 
   const ScratchFolder scratch;

@@ -1,4 +1,4 @@
-// train.reduction = "invariant": whoever computes a run, it is the same run.
+// train.reduction = "invariant": a run has the same bits on any number of ranks.
 #include <gtest/gtest.h>
 
 #include <apps/same_results.hpp>

@@ -1,4 +1,4 @@
-// `lockstep model describe` and `classify DECK --check-gradients`, as a user types them.
+// `lockstep model describe` and `classify DECK --check-gradients`, as users call them.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>

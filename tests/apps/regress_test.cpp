@@ -30,7 +30,7 @@ class Regress : public testing::Test {
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
   }
 
-  /// inputs/heat.toml on this test's data.
+  /// inputs/heat.toml with this test's data.
   Finished regress(int ranks, const Arguments& more, const std::string& dir = "run") {
     Arguments arguments{source("inputs/heat.toml"), "--set",
                         "data.path=\"" + scratch_.file("heat.h5") + "\"", "--set",

@@ -1,5 +1,5 @@
-// The promise of docs/reference/checkpoint_format.md: what an earlier version wrote can be read,
-// every bit.
+// The promise of docs/reference/checkpoint_format.md: files of earlier versions can be read, every
+// bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Files of weights that other programs write and read.
+// Files of weights written and read by other programs.
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -103,7 +103,7 @@ TEST(Safetensors, OfOtherWritersAreRead) {
   const float numbers[] = {1.5F, -2.0F};
   std::string data(sizeof(numbers), '\0');
   std::memcpy(data.data(), numbers, sizeof(numbers));
-  // As its own library orders and pads it.
+  // In the order and with the padding of its own library.
   write(folder / "b.safetensors",
         with_length(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}    )", data));
   const auto found = read_safetensors(folder / "b.safetensors");
@@ -175,7 +175,7 @@ TEST(Safetensors, OfManyNamesAreReadInNoTime) {
   const auto found = read_safetensors(folder / "many.safetensors");
   EXPECT_EQ(found.tensors.size(), 100'000U);
   EXPECT_EQ(found.metadata.size(), 100'001U);
-  EXPECT_LT(seconds_since(begun), 20.0);  // compared one by one: minutes
+  EXPECT_LT(seconds_since(begun), 20.0);  // takes minutes if compared one by one
 }
 
 TEST(Safetensors, CutOffAnywhereAreRefused) {

@@ -1,4 +1,4 @@
-// Samples in .npy files, in tables, and in several files at once, are those of one HDF5 file.
+// Samples in .npy files, in tables, and in several files at once equal those of one HDF5 file.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::ScratchFolder;
 
-/// What numpy.save writes of `numbers`.
+/// The output of numpy.save for `numbers`.
 template <class T>
 std::string npy(const std::string& descr, const std::string& shape, const std::vector<T>& numbers,
                 const std::string& fortran_order = "False") {
@@ -160,7 +160,7 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   const std::string whole = npy("<f4", "(2, 3)", counted(6));
   for (std::size_t size = 0; size < whole.size(); ++size)
     expect_says(refusal(whole.substr(0, size)), "data file ");
-  expect_says(refusal(whole + whole), "has 152 bytes behind its array, [2, 3]: ");
+  expect_says(refusal(whole + whole), "has 152 bytes after its array, [2, 3]: ");
 }
 
 TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
@@ -198,7 +198,7 @@ TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
   }
 }
 
-// A filter that was not there for writing either was skipped, and what it skipped can be read.
+// A filter that was unavailable at writing was skipped, so the data can be read.
 TEST(Hdf5Array, AFilterThatThisHdf5LacksIsNamed) {
   const ScratchFolder folder;
   const fs::path file = folder.file("lzf.h5");
@@ -233,7 +233,7 @@ TEST(Hdf5Array, AFilterThatThisHdf5LacksIsNamed) {
   EXPECT_EQ(message.find("damaged"), std::string::npos) << message;
 }
 
-// HDF5 opens the file anew, and what it cannot open is not a file of another kind.
+// HDF5 reopens the file, and a failure to open it is not a wrong kind of file.
 TEST(Hdf5Array, ThatTheLimitOfOpenFilesKeepsClosedSaysSo) {
   const ScratchFolder folder;
   const fs::path file = folder.file("numbers.h5");
@@ -414,7 +414,7 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
               "kind is \"cow\", not one of the classes cat, dog");
 }
 
-// One cell that cannot be read would make all labels others: "2" comes behind "10" then.
+// One unreadable cell would change all labels: "2" sorts after "10" then.
 TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   const ScratchFolder folder;
   DataOptions options = options_of(CsvOptions(), {});
@@ -501,7 +501,7 @@ TEST(DataFiles, TargetsThatAreBytesAreNormalisedInTheirOwnUnits) {
   options.normalise_targets = true;
   options.mean = options.std = options.target_mean = options.target_std = {};
   const std::vector<std::uint8_t> ramp{0, 100, 200};
-  // 13 / 255 has digits without end: a sum of many has roundings, which are no deviation.
+  // 13 / 255 is not exact: a sum of many has rounding errors, which are not a deviation.
   folder.write("train/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{13, 13, 13}));
   folder.write("train/targets.npy", npy("|u1", "(3, 1)", ramp));
   const Datasets sets = make_datasets(options, TargetKind::values);
@@ -560,7 +560,7 @@ TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
   options.files().sample_weights = "w";
   folder.write("x.npy", npy("<f4", "(3, 1)", counted(3)));
   folder.write("y.npy", npy("<f4", "(3,)", counted(3)));
-  for (const std::int64_t count : {2, 4}) {  // of another file
+  for (const std::int64_t count : {2, 4}) {  // from another file
     folder.write("w.npy", npy("<f4", fmt::format("({},)", count), counted(count)));
     expect_says(test::message_of<InputError>(
                     [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),

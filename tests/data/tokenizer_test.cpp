@@ -97,7 +97,7 @@ TEST(Tokenizer, ItsFilesAreNoPipesAndNoDevices) {
   EXPECT_TRUE(says(error(), "merges.txt cannot be read: it is a pipe"));
 }
 
-// Against Hugging Face's tokenizers (byte_pairs/make.py).
+// Compared with Hugging Face's tokenizers (byte_pairs/make.py).
 TEST(BytePairs, GiveTheTokensOfTheReference) {
   const auto tokenizer = make_tokenizer({.kind = "gpt2"}, byte_pairs());
   EXPECT_EQ(tokenizer->vocabulary(), 400);

@@ -62,7 +62,7 @@ TEST_F(DeckFiles, EveryKindOfIllFormedUtf8IsRefused) {
 
 TEST_F(DeckFiles, AHugeFileIsRefusedBeforeItIsRead) {
   write("a.toml", "");
-  std::filesystem::resize_file("a.toml", std::uintmax_t{1} << 40);  // sparse: takes no disk
+  std::filesystem::resize_file("a.toml", std::uintmax_t{1} << 40);  // sparse: takes no disk space
   EXPECT_EQ(load_error("a.toml"),
             "a.toml is not a deck: it has 1099511627776 bytes, and decks have at most 16777216 (16 "
             "MiB). Name a .toml file.");

@@ -4,12 +4,12 @@
 #include <string>
 #include <support/process.hpp>
 
-// docs/guide/data_parallel.md: what it shows are parts of programs, which do what the page says.
+// docs/guide/data_parallel.md: its listings are parts of programs, which behave as the page says.
 
 namespace lockstep::test {
 namespace {
 
-/// The page names the program, and what it shows next are lines of it.
+/// The page names the program, and its next listing has lines of it.
 void expect_on_data_parallel_page(const std::string& example) {
   const std::string page = read_file(source("docs/guide/data_parallel.md"));
   const auto name = page.find("(examples/" + example + ".cpp)");
@@ -23,7 +23,7 @@ void expect_on_data_parallel_page(const std::string& example) {
       << shown;
 }
 
-/// What the last epoch's line says behind `before`.
+/// The number before `before` in the last epoch's line.
 double last_loss(const std::string& output, const std::string& before) {
   std::smatch last;
   EXPECT_TRUE(std::regex_search(output, last, std::regex("epoch 3  " + before + "loss ([0-9.]+)")))

@@ -6,8 +6,8 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/guide/predict.md: its blocks are run in their order, in one folder, with this build where
-// the page has build/release.
+// docs/guide/predict.md: its blocks run in order, in one folder, with this build in place of
+// build/release.
 
 namespace lockstep::test {
 namespace {

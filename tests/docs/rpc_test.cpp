@@ -4,7 +4,7 @@
 #include <string>
 #include <support/process.hpp>
 
-// docs/guide/rpc.md: its program is a file, and prints what the page shows.
+// docs/guide/rpc.md: its program is a file, and prints the page's output.
 
 namespace lockstep::test {
 namespace {

@@ -4,8 +4,7 @@
 #include <string>
 #include <support/process.hpp>
 
-// docs/guide/second_derivatives.md: its program is a file, and reaches the error that the page
-// states.
+// docs/guide/second_derivatives.md: its program is a file, and reaches the page's error.
 
 namespace lockstep::test {
 namespace {

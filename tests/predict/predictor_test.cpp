@@ -27,7 +27,7 @@ Floats predict(const Predictor& predictor, const Floats& input) {
   return output;
 }
 
-/// What the module itself says in evaluation mode, of inputs as they are.
+/// The module's own output in evaluation mode, for unscaled inputs.
 Floats forward(nn::Module& model, const Floats& input, const Shape& sample) {
   const NoGradGuard no_grad;
   model.eval();
@@ -113,7 +113,7 @@ TEST(Predictor, GivesMeansAndStandardDeviationsInTheTargetsUnits) {
   }
 }
 
-/// A model that looks its inputs up.
+/// A model with an embedding.
 struct Lookup : nn::Module {
   std::shared_ptr<nn::Embedding> table =
       register_module("table", std::make_shared<nn::Embedding>(10, 4));
@@ -139,8 +139,9 @@ TEST(Predictor, RefusesOtherNumbersOfElementsAndModelsOfOtherShapes) {
   const auto model = nn::mlp({4}, 2, {3}, nn::Head::linear);
   const Predictor predictor(model, test::signature_of({4}, {2}));
   Floats output(4);
-  EXPECT_EQ(test::message_of<InputError>([&] { predictor.predict(Floats(7), output); }),
-            "7 elements of input and 4 of output are not so many samples of 4 and 2 each");
+  EXPECT_EQ(
+      test::message_of<InputError>([&] { predictor.predict(Floats(7), output); }),
+      "7 elements of input and 4 of output are not the same number of samples of 4 and 2 each");
   EXPECT_THROW(predictor.predict(Floats(4), output), InputError);
   EXPECT_NO_THROW(predictor.predict(Floats(), std::span<float>()));
   EXPECT_THROW(Predictor(std::shared_ptr<nn::Module>(), test::signature_of({4}, {2})), Error);
@@ -226,7 +227,7 @@ TEST_F(FromFile, WhatCannotBeUsedIsASentence) {
   EXPECT_NE(message("none.h5").find("none.h5"), std::string::npos);
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   ASSERT_NE(sources, nullptr);
-  EXPECT_NE(message(std::string(sources) + "/tests/checkpoint/kept/format-2.h5").find("older"),
+  EXPECT_NE(message(std::string(sources) + "/tests/checkpoint/kept/format-2.h5").find("predates"),
             std::string::npos)
       << "written before there were signatures";
 }

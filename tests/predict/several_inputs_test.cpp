@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Numbers, and which of three materials they were measured on.
+/// Numbers, and the index of the material, one of three, on which they were measured.
 struct Net : nn::Module {
   std::shared_ptr<nn::Embedding> material =
       register_module("material", std::make_shared<nn::Embedding>(3, 4));
@@ -46,7 +46,7 @@ Variable ask(nn::Module& model, std::span<const Variable> inputs) {
 using Floats = std::vector<float>;
 using Indices = std::vector<std::int64_t>;
 
-/// 300 samples: more than go through a model at a time.
+/// 300 samples: more than one forward pass takes.
 struct Samples {
   Floats numbers = test::raw_inputs(600);
   Indices materials;
@@ -63,7 +63,7 @@ Floats predict(const Predictor& predictor, const Samples& samples) {
   return output;
 }
 
-/// What the model itself says, in the target's units.
+/// The model's own output, in the target's units.
 Floats said(Net& model, const Samples& samples) {
   Floats scaled;
   for (std::size_t i = 0; i < 600; ++i)

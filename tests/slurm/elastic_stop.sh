@@ -10,7 +10,7 @@ rows() { [ -e "$run/metrics.jsonl" ] && [ "$(wc -l <"$run/metrics.jsonl")" -gt 2
 for launcher in srun mpiexec; do
   for signal in USR1 TERM INT; do
     run=runs/$launcher-$signal
-    # No checkpoint but that of a stop.
+    # Checkpoints only after a stop.
     job=$(submit --nodes=2 --ntasks-per-node=1 --no-kill --output="$launcher-$signal.log" \
       --wrap "exec build/release/apps/lockstep elastic --launcher $launcher --min 2 --max 2 -- \
       build/release/tests/apps/misbehave inputs/synthetic.toml ${small[*]} --set 'run.dir=\"$run\"' \

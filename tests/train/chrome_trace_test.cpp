@@ -90,7 +90,7 @@ TEST(ChromeTrace, WhatIsInFlightBeginsAndEndsInsideOut) {
   TraceEvent inner = outer;
   inner.name = "not all ranks have entered";
   inner.number = inner.bytes = -1;
-  track.events = {outer, inner};  // they end at one moment
+  track.events = {outer, inner};  // they end at the same moment
   TraceEvent other = outer;
   other.flight = 10;
   other.number = 2;

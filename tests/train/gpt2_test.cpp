@@ -1,5 +1,4 @@
-// GPT-2's weights as Hugging Face has them, and the logits that PyTorch finds with them
-// (gpt2/make.py).
+// GPT-2's weights in Hugging Face's form, and PyTorch's logits for them (gpt2/make.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>

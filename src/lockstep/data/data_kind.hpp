@@ -81,8 +81,8 @@ void add_data(DataKinds& kinds, std::string name, std::string doc) {
 
 /// Adds a kind of data of your own to decks, as `kind = "name"`, and to make_datasets:
 ///   register_data<PendulumOptions>("pendulum", "computed trajectories");
-/// Once a process, before a deck is read or options are used. `doc` is one line for the reference.
-/// Throws Error if the name, or the options, are another kind's.
+/// Call once per process, before decks are read or options used. `doc` is one line for the
+/// reference. Throws Error if the name, or the options, are another kind's.
 template <DataMaker Options>
 void register_data(std::string name, std::string doc) {
   add_data<Options>(data_kinds(), std::move(name), std::move(doc));

@@ -27,8 +27,8 @@ struct KeyInfo {
 ///   void declare(DeckTable& table, SgdOptions& options) {
 ///     table.key("lr", options.lr, {.doc = "learning rate", .min = 0.0, .above_min = true});
 ///   }
-/// From it come parsing, range errors with file and line, did-you-mean, the reference and --help:
-/// the field's value before the call is the default, the value after it the deck's.
+/// This one declaration serves parsing, range errors with file and line, suggestions, the reference
+/// and --help. The field's value before the call is the default; after the call it is the deck's.
 class DeckTable {
  public:
   virtual ~DeckTable() = default;

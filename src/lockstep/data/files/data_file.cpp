@@ -35,7 +35,7 @@ std::shared_ptr<const File> DataFile::open() const {
     return OpenFiles::instance().use(*known_);
   } catch (const FileError& error) {
     throw InputError(fmt::format(
-        "{}. The file was there when the run began: restore it, and go on with --resume.",
+        "{}. The file was there when the run began: restore it, and continue with --resume.",
         error.what()));
   }
 }

@@ -65,7 +65,7 @@ struct ByteAlphabet {
 
 /// The end of the word that begins at text[at], by GPT-2's pattern:
 ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-/// Bytes that are no UTF-8 are like signs.
+/// Bytes that are not UTF-8 count as punctuation.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}

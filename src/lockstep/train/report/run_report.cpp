@@ -37,7 +37,7 @@ void set_speed(MetricsRow& row, double samples_per_s, const Task& task) {
   if (tokens > 0) row.tokens_per_s = samples_per_s * tokens;
 }
 
-/// FLOP/s of `ranks` together, and their share of what as many cores reach.
+/// FLOP/s of `ranks` together, and as a fraction of what as many cores reach.
 void set_flops(MetricsRow& row, std::span<const StepTimes> ranks, double wall, double peak) {
   double flops = 0;
   for (const StepTimes& times : ranks) flops += times.flops;

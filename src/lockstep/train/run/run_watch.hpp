@@ -12,10 +12,9 @@
 
 namespace lockstep::train {
 
-/// Rank 0's watch over a run, from the opening of its folder to its end: holds the folder's lock
-/// and shows signs of life, looks for a file `stop`, asks Slurm once how long the job may take. A
-/// thread that sleeps does it, so that a step waits for no file system; it looks each quarter of a
-/// second.
+/// Rank 0's watch over a run from opening its folder to its end: holds the folder's lock and
+/// refreshes its heartbeat, looks for a file `stop`, asks Slurm once for the job's time limit. A
+/// sleeping thread does this every quarter of a second, so that no step waits for a file system.
 class RunWatch {
  public:
   static constexpr const char* stop_file = "stop";
@@ -25,10 +24,10 @@ class RunWatch {
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
 
-  /// Why the run should stop now, if another step takes `step_s`.
+  /// Reason to stop now, if another step takes `step_s`.
   [[nodiscard]] StopReason reason(double step_s) const noexcept;
-  /// Throws CheckpointError once the folder was removed, moved or given to another run. Looks when
-  /// it is called; may outlive this.
+  /// Throws CheckpointError once the folder was removed, moved or given to another run. Checks at
+  /// the call; may outlive this.
   [[nodiscard]] std::function<void()> expectation() const;
 
  private:
@@ -42,7 +41,7 @@ class RunWatch {
   std::atomic<Clock::time_point> job_end_{
       (Clock::time_point::max)()};  ///< Slurm's, with the margin
   std::atomic<bool> stop_wanted_{false}, lost_{false};
-  std::jthread asking_;  ///< Slurm, which may take its time: the folder is watched meanwhile
+  std::jthread asking_;  ///< asks Slurm, which may take its time, while the folder is watched
   std::jthread thread_;
 };
 
