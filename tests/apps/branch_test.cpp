@@ -36,7 +36,7 @@ Steps good_steps(const std::string& folder) {
   return steps;
 }
 
-TEST(Branch, ResumedFromAnOlderCheckpointKeepsItsOwnAndIsWhatAPlainResumeGoesOnWith) {
+TEST(Branch, ResumedFromAnOlderCheckpointKeepsItsOwnAndAPlainResumeContinuesIt) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";
   ASSERT_EQ(classify(2, saving_every_four_steps(dir, 4, 0)).exit_code, 0);
@@ -157,7 +157,7 @@ TEST(Branch, AFileThatDoesNotVerifyIsNotCountedAmongTheKept) {
   EXPECT_EQ(good_steps(checkpoints), (Steps{20}));
 }
 
-TEST(Branch, OfWhichNothingIsLeftIsToldApartFromARunThatNeverSaved) {
+TEST(Branch, WithoutCheckpointsIsDistinguishedFromARunThatNeverSaved) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";
   fs::create_directories(checkpoints + "/abandoned.1");

@@ -27,7 +27,7 @@ std::map<std::string, int> rows_by_kind(const std::vector<Json>& rows) {
 
 class RunFolder : public testing::TestWithParam<int> {};
 
-TEST_P(RunFolder, HoldsWhatTheDocumentationPromises) {
+TEST_P(RunFolder, HoldsTheDocumentedFiles) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
   const Finished run = classify(GetParam(), small_run(dir));
@@ -82,7 +82,7 @@ TEST(Classify, ResolvedDeckOfARunRepeatsIt) {
   EXPECT_EQ(a.at("test_loss"), b.at("test_loss"));
 }
 
-TEST(Classify, CompressedGradientsAreReportedBesideWhatTheyReplace) {
+TEST(Classify, CompressedGradientsAreReportedBesideUncompressedBytes) {
   const ScratchFolder scratch;
   std::map<std::string, double> shares;
   for (const std::string hook : {"all_reduce", "bf16_compress", "power_sgd"}) {

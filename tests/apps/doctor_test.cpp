@@ -66,7 +66,7 @@ TEST(Doctor, TellsOfDevicesThatARunWouldNotGet) {
   expect_says(run(doctor(2, deck("sim"))), 0, {});
 }
 
-TEST(Doctor, TellsWhoSitsWhereAndHowFast) {
+TEST(Doctor, ReportsPlacementAndLinkSpeeds) {
   const ScratchFolder scratch;
   const Finished finished =
       run(doctor(2, {source("inputs/synthetic.toml"), "--set",

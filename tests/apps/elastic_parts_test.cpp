@@ -55,7 +55,7 @@ void end(const RankProcess& process) {
   waitpid(process.pid, nullptr, 0);
 }
 
-TEST(DeathWatch, FindsWhoEndedFirstHoweverLateItLooks) {
+TEST(DeathWatch, FindsTheFirstEndedRankHoweverLateItLooks) {
   const ScratchFolder folder;
   const RankProcess second = idle_rank(0, folder), first = idle_rank(1, folder);
   DeathWatch watch;
@@ -66,7 +66,7 @@ TEST(DeathWatch, FindsWhoEndedFirstHoweverLateItLooks) {
   EXPECT_EQ(watch.first(), 1);
 }
 
-TEST(DeathWatch, TakesWhoWasGoneBeforeItCouldLookForTheFirstUnlessThereAreSeveral) {
+TEST(DeathWatch, TakesARankThatEndedBeforeTheWatchForTheFirstUnlessThereAreSeveral) {
   const ScratchFolder folder;
   const RankProcess second = idle_rank(0, folder), first = idle_rank(1, folder);
   DeathWatch one, both, none;
@@ -159,7 +159,7 @@ TEST(Sizes, AreTheLargestThatFitAndDivide) {
   EXPECT_EQ(dividing.largest(2), 0);
 }
 
-TEST(Placement, FillsHostsInOrderAndKnowsWhoIsWhere) {
+TEST(Placement, FillsHostsInOrderAndKnowsEachRanksHost) {
   const Placement placement = place({{"a", 2}, {"b", 1}, {"c", 4}}, {.min = 1, .max = 5});
   EXPECT_EQ(placement.hosts, (Hosts{{"a", 2}, {"b", 1}, {"c", 2}}));
   EXPECT_EQ(placement.host_of(1), "a");
@@ -192,7 +192,7 @@ TEST(Losses, OfSlotsEndByThemselvesOfHostsWhenTheyAnswer) {
   EXPECT_EQ(losses.left(hosts, now + seconds(1000)), (Hosts{{"a", 1}, {"b", 2}}));
 }
 
-TEST(Budget, CountsFailuresInItsWindowWhoeverFails) {
+TEST(Budget, CountsFailuresOfAllRanksInItsWindow) {
   const auto now = Clock::now();
   Budget budget(2, Seconds(100));
   EXPECT_TRUE(budget.allows(now));
@@ -352,7 +352,7 @@ class FakeSystem {
 
 class OutOfMemory : public ::testing::TestWithParam<bool> {};
 
-TEST_P(OutOfMemory, OfAControlGroupNamesTheRankWhatItHeldAndTheLimit) {
+TEST_P(OutOfMemory, OfAControlGroupNamesTheRankItsMemoryAndTheLimit) {
   FakeSystem system(GetParam());
   MemoryWatch watch = system.watch();
   watch.look({{.rank = 1, .pid = 77}});
@@ -369,7 +369,7 @@ TEST_P(OutOfMemory, OfAControlGroupNamesTheRankWhatItHeldAndTheLimit) {
       << finding->text;
 }
 
-TEST_P(OutOfMemory, OfTheMachineIsToldFromThatAndBlamesWhoHeldMost) {
+TEST_P(OutOfMemory, OfTheMachineIsDistinguishedAndBlamesTheLargestRank) {
   FakeSystem system(GetParam());
   MemoryWatch watch = system.watch();
   watch.look({{.rank = 1, .pid = 77}});

@@ -198,7 +198,7 @@ TEST_F(Elastic, AFailureAtTheSameStepIsNotTriedAThirdTime) {
   EXPECT_EQ(all("end", "why"), Json({"failure", "failure"})) << finished.output;
 }
 
-TEST_F(Elastic, WantOfMemoryNamesTheRankWhatItHeldAndTheLimitAndIsNotTriedAgain) {
+TEST_F(Elastic, LackOfMemoryNamesTheRankItsMemoryAndTheLimitAndIsNotTriedAgain) {
   const Words command = this->command({"--min", "2", "--max", "2"});
   const Finished finished = run({"sh", "-c", "ulimit -v 4194304; exec " + quoted(command)},
                                 {{"MISBEHAVE", "eat 1 35"}, {"MISBEHAVE_PACE", "20"}});

@@ -72,7 +72,7 @@ TEST_F(FineTuning, AResumedRunGoesOnWithItsOwnWeights) {
   EXPECT_FALSE(run.says("weights of")) << run.output;
 }
 
-TEST_F(FineTuning, FromTheRunsOwnFolderTakesWhatIsMovedAside) {
+TEST_F(FineTuning, FromTheRunsOwnFolderTakesTheRunMovedAside) {
   const std::string file = "/checkpoints/step-00000040.h5";
   const auto want = last_of(first);
   for (const std::string& from : {first, first + file}) {
@@ -102,7 +102,7 @@ TEST_F(FineTuning, FromAWrongPathLeavesTheEarlierRunWhereItWas) {
   EXPECT_EQ(refused(second, "no intact checkpoint in " + second), 4);
 }
 
-TEST_F(FineTuning, WhatDoesNotFitOrIsNotThereIsASentence) {
+TEST_F(FineTuning, UnfitOrMissingWeightsAreASentence) {
   const auto refused = [&](const std::string& from, std::vector<std::string> more = {}) {
     more.insert(more.end(), {"--set", "train.init_from=\"" + from + "\""});
     const Finished run = classify(2, small_run(second, more));

@@ -55,7 +55,7 @@ TEST(InvariantRun, GoesOnWithOtherRanksInTheMiddleOfAnEpochAsIfNothingHadHappene
   EXPECT_EQ(results(resumed).back(), results(whole).back());
 }
 
-TEST(InvariantRun, RefusesOnceAndWithTheRemedyWhatItCannotKeep) {
+TEST(InvariantRun, RefusesUnsupportedOptionsOnceWithTheRemedy) {
   const ScratchFolder scratch;
   const Finished five = classify(5, invariant_run(scratch.file("five")));
   EXPECT_EQ(five.exit_code, 2);

@@ -125,7 +125,7 @@ TEST_F(LocalCopiesOfARun, OfAnotherSeedOrModelAreRefusedBeforeTheyAreCheckpoints
   EXPECT_TRUE(rest.says("at step 20")) << rest.output;
 }
 
-TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAbandoned) {
+TEST_F(LocalCopiesOfARun, AResumeFromAnEarlierFileFindsTheCopyAmongAbandonedCheckpoints) {
   kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=9"}));
   const Finished rest =
       classify(2, with_copies(dir, memory, {"--resume=" + dir + "/checkpoints/step-00000009.h5"}));
@@ -135,7 +135,7 @@ TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAban
 }
 
 // The copy has the step of best.h5, whose name does not show it.
-TEST_F(LocalCopiesOfARun, WhoGoesOnFromTheBestAbandonsNothingOfItsBranch) {
+TEST_F(LocalCopiesOfARun, AResumeFromTheBestAbandonsNothingOfItsBranch) {
   kill_one(with_copies(dir, memory,
                        {"--set", "checkpoint.every_steps=10", "--set", "checkpoint.async=false"}));
   const std::string checkpoints = dir + "/checkpoints/", best = checkpoints + "best.h5";

@@ -86,7 +86,7 @@ TEST(ModelDescribe, FlopsAndPeakOfMemoryAreThoseOfARun) {
   }
 }
 
-TEST(ModelDescribe, TakesOverridesAndRefusesWhatDoesNotFit) {
+TEST(ModelDescribe, TakesOverridesAndRefusesUnfitOnes) {
   const auto deck = source("inputs/synthetic.toml");
   const auto other = lockstep_utility(
       {"model", "describe", deck, "--set", "model.kind=\"mlp\"", "--set", "model.hidden=[7]"});

@@ -84,7 +84,7 @@ TEST(Output, ThatCannotBeWrittenIsExitOneAndASentence) {
   }
 }
 
-TEST(Output, WhoseReaderHasGoneEndsWhatOnlyPrintsQuietly) {
+TEST(Output, WhoseReaderHasGoneQuietlyEndsCommandsThatOnlyPrint) {
   const ScratchFolder scratch;
   for (const Command& command : what_only_prints(scratch)) {
     const Finished finished = in_shell(nobody, command);
@@ -112,7 +112,7 @@ TEST(Output, ThatCannotBeWrittenEndsNoTrainingAndIsToldOnceInItsLog) {
   }
 }
 
-TEST(Output, OfAPipeThatIsFullHoldsNoTrainingUpAndOnlyWhatPrintsWaits) {
+TEST(Output, OfAFullPipeDelaysNoTrainingOnlyPrintingCommands) {
   const ScratchFolder scratch;
   const std::string full = "mkfifo " + scratch.file("pipe") + "; exec 3<>" + scratch.file("pipe") +
                            "; head -c 65536 /dev/zero >&3; ";

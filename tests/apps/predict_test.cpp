@@ -158,7 +158,7 @@ TEST_F(Predict, ModelsThatTellHowSureTheyAreFindTheNoiseOfTheData) {
   }
 }
 
-TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {
+TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckNamesTheModel) {
   fit("run");
   const std::string deck = scratch_.file("run/deck.toml"),
                     input = scratch_.file("heat.h5") + ":test/parameters";
@@ -188,7 +188,7 @@ TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {
   EXPECT_FALSE(fs::exists(scratch_.file("no.h5")));
 }
 
-TEST_F(Predict, EvaluateFindsWhatTheRunFoundOnTheSameData) {
+TEST_F(Predict, EvaluateReproducesTheRunsFiguresOnTheSameData) {
   fit("run");
   const Json found = summary("run");
   for (const int ranks : {1, 3}) {
@@ -295,7 +295,7 @@ TEST_F(Predict, ClassifiersAreEvaluatedOnAnyNumberOfRanks) {
   EXPECT_TRUE(said.says("class  recall  precision  samples")) << said.output;
 }
 
-TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
+TEST_F(Predict, ImpossibleRequestsAreASentenceAndLeaveNothing) {
   fit("run");
   ASSERT_EQ(classify(1, small_run(scratch_.file("images"))).exit_code, 0);
   const std::string heat = scratch_.file("heat.h5"), output = scratch_.file("y.h5");
@@ -341,7 +341,7 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
   }
 }
 
-TEST_F(Predict, NoToolReplacesWhatItReadsUnderWhicheverName) {
+TEST_F(Predict, NoToolReplacesItsInputUnderAnyName) {
   fit("run");
   std::string file = good(lockstep(1, {"checkpoint", "latest", scratch_.file("run")}));
   file.pop_back();

@@ -307,7 +307,7 @@ TEST(Stop, ByAFileInTheRunFolderIsOnceAndWithinAStep) {
   EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes") << "it goes on";
 }
 
-TEST(FileSizeLimit, BelowWhatMpiItselfTakesIsASentenceBeforeMpiBegins) {
+TEST(FileSizeLimit, BelowMpisOwnNeedIsASentenceBeforeMpiBegins) {
   const ScratchFolder scratch;
   const auto limited = [&](const std::vector<std::string>& command) {
     return run({"sh", "-c", "ulimit -f 64; exec " + quoted(command)});  // 32 KiB

@@ -120,7 +120,7 @@ struct OddCall {
 
 class VerdictOnCalls : public Verdict, public testing::WithParamInterface<OddCall> {};
 
-TEST_P(VerdictOnCalls, SaysWhatEachSideCalled) {
+TEST_P(VerdictOnCalls, NamesTheCallOfEachSide) {
   const OddCall& call = GetParam();
   expect_verdict(fault(call.order + " 1 7"),
                  {"rank 1 called " + call.odd, "ranks 0, 2-3 called " + call.others,

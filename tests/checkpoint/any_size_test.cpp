@@ -72,7 +72,7 @@ class AnySizeAndCompression : public testing::TestWithParam<Compression> {};
 INSTANTIATE_TEST_SUITE_P(Each, AnySizeAndCompression,
                          testing::Values(Compression::none, Compression::deflate));
 
-TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
+TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfFilesOfOneToFiveInAnyCut) {
   for (const int writers : test::counts_of_threads(5)) {
     const auto path = scratch("any-size") / "a.h5";
     run_ranks_as_threads(writers, [&](ProcessGroup& group) {
@@ -106,7 +106,7 @@ StateDict zeros_like(const StateDict& state) {
   return zeros;
 }
 
-TEST(AnySize, InPlaceTheReadersOwnTensorsHoldWhatTheFileHas) {
+TEST(AnySize, InPlaceTheReadersOwnTensorsHoldTheFilesContents) {
   const auto path = scratch("any-in-place") / "a.h5";
   run_ranks_as_threads(3, [&](ProcessGroup& group) {
     CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
@@ -130,7 +130,7 @@ TEST(AnySize, InPlaceTheReadersOwnTensorsHoldWhatTheFileHas) {
   });
 }
 
-TEST(AnySize, WhatDoesNotFitTheReadersStateComesWholeSoThatItCanBeNamed) {
+TEST(AnySize, UnfitTensorsComeWholeSoThatTheyCanBeNamed) {
   const auto path = scratch("any-misfit") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));

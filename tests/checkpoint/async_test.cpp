@@ -96,7 +96,7 @@ TEST(AsyncSave, StateOfADeviceIsTheHostsFileAndComesBack) {
   }
 }
 
-TEST(AsyncSave, WhatTheNextStepChangesDoesNotReachTheFile) {
+TEST(AsyncSave, ChangesOfTheNextStepDoNotReachTheFile) {
   const auto path = scratch("async-changed") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     AsyncCheckpointWriter writer(group);
@@ -154,7 +154,7 @@ TEST(AsyncSave, AFailureComesWithTheReportOnAllRanksAndTheNextSaveWorks) {
   expect_sample(load_checkpoint(folder / "b.h5"));
 }
 
-TEST(AsyncSave, WhatIsNotFiniteIsRefusedBeforeTheCallerGoesOn) {
+TEST(AsyncSave, AStateThatIsNotFiniteIsRefusedBeforeTheCallerGoesOn) {
   const auto folder = scratch("async-not-finite");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     AsyncCheckpointWriter writer(group);
@@ -186,7 +186,7 @@ TEST(AsyncSave, TheEndOfItsWriterWaitsForIt) {
   expect_sample(load_checkpoint(path));
 }
 
-TEST(AsyncSave, AWriterThatIsGoneInTheMiddleLeavesNoFileAndNobodyHangs) {
+TEST(AsyncSave, AWriterDestroyedInTheMiddleLeavesNoFileAndNoHang) {
   const auto path = scratch("async-gone") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     std::optional<AsyncCheckpointWriter> writer;

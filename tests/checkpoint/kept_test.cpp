@@ -13,7 +13,7 @@ namespace {
 
 class KeptFile : public testing::TestWithParam<int> {};
 
-TEST_P(KeptFile, OfEachFormatHoldsWhatItsVersionWrote) {
+TEST_P(KeptFile, OfEachFormatHoldsItsVersionsContents) {
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   ASSERT_NE(sources, nullptr);
   const auto path = std::filesystem::path(sources) / "tests/checkpoint/kept" /

@@ -186,7 +186,7 @@ TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
 }
 
 // Removed as by a cleaner of /dev/shm, unknown to the run.
-TEST(LocalCopies, FilesThatSomebodyRemovedAreMadeAnew) {
+TEST(LocalCopies, RemovedFilesAreMadeAnew) {
   const fs::path folder = memory("cleaned");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
@@ -250,7 +250,7 @@ TEST(LocalCopies, OneThatIsNotOfTheRunIsRefusedBeforeItIsACheckpoint) {
   });
 }
 
-TEST(LocalCopies, WhatIsRemovedIsGoneAndAnotherStartsCopiesStay) {
+TEST(LocalCopies, RemovedCopiesAreGoneAndAnotherStartsCopiesStay) {
   const fs::path folder = memory("removed");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     LocalCopies one(group.split(0, group.rank()), folder, "a", "0");

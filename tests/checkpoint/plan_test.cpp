@@ -95,7 +95,7 @@ TEST(DealReplicated, IsHappyWithMoreRanksThanBytes) {
   EXPECT_TRUE(empty.slabs.empty());
 }
 
-TEST(CheckName, RefusesWhatHdf5WouldReadAsAnotherPath) {
+TEST(CheckName, RefusesNamesThatHdf5WouldReadAsAnotherPath) {
   for (const char* good : {"conv1.weight", "a/b", ".a", "a..b", "w\xc3\xa4rme"})
     EXPECT_NO_THROW(check_name(good)) << good;
   for (const char* bad : {"", "/", "/a", "a/", "a//b", ".", "a/../b", "a\nb", "./a"})

@@ -94,7 +94,7 @@ TEST(Region, SlabsOfLargeOnesAreAsLongAsASlabMayBe) {
   EXPECT_EQ(cut_slabs(wide, Region{{0, 0}, {2, 2 << 20}}).size(), 4U);
 }
 
-TEST(CommonRuns, AreWhatTwoRegionsShare) {
+TEST(CommonRuns, AreTheOverlapOfTwoRegions) {
   PhiloxSequence random(9, 10);
   const Shape shape{5, 6, 4};
   const DatasetEntry entry = entry_of(shape);
@@ -171,7 +171,7 @@ TEST(PlanSlabs, RefusesGapsAndOverlapsInAnyDimensionNamingTheRanks) {
   EXPECT_TRUE(contains(error_of({Region{{0, 0}, {4, 4}}, right, right}), "ranks 0 and 1"));
 }
 
-TEST(PlanState, OfRank3071Of4096GivesItItsShareOfWhatIsReplicated) {
+TEST(PlanState, OfRank3071Of4096GivesItItsShareOfReplicatedState) {
   StateDict model;
   for (int i = 0; i < 40; ++i) model.insert("layer" + std::to_string(i), Tensor::empty({1 << 20}));
   std::vector<std::vector<int>> owners;

@@ -46,7 +46,7 @@ class Folder {
   fs::path path_;
 };
 
-TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
+TEST(RunCheckpoints, TheNewestAreKeptAndLeftoversOfKilledRunsAreRemoved) {
   const Folder folder("keep");
   std::ofstream(folder.path() / "step-00000005.h5.partial") << "x";
   std::ofstream(folder.path() / "step-00000006.h5.4711-12.partial") << "x";
@@ -62,7 +62,7 @@ TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
   EXPECT_TRUE(fs::exists(folder.path() / "notes.txt"));
 }
 
-TEST(RunCheckpoints, AnOldOneOfWhichTheSystemTellsNothingDoesNotEndTheRun) {
+TEST(RunCheckpoints, AnOldOneOfUnknownStatusDoesNotEndTheRun) {
   const Folder folder("unreadable");
   folder.put({1, 2});
   RunCheckpoints run(folder.path(), {.keep = 2});

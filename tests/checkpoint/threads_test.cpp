@@ -30,7 +30,7 @@ TEST(CheckpointOnThreads, AnyNumberOfRanksReadsTheBitsThatAnyOtherWrote) {
   }
 }
 
-TEST(CheckpointOnThreads, TensorsLieInTheFileInTheSameWayWhoeverWroteThem) {
+TEST(CheckpointOnThreads, TensorsHaveTheSameLayoutForAnyNumberOfWriters) {
   const auto folder = scratch("same");
   save_on_threads(folder / "1.h5", 1);
   save_on_threads(folder / "3.h5", 3);
@@ -52,7 +52,7 @@ TEST(CheckpointOnThreads, SavingAgainUnderTheSameNameReplacesTheFile) {
   expect_sample(load_checkpoint(path), 50);
 }
 
-TEST(CheckpointOnThreads, WhatWasLoadedCanBeSavedAgain) {
+TEST(CheckpointOnThreads, ALoadedStateCanBeSavedAgain) {
   const auto path = scratch("resave") / "a.h5";
   save_on_threads(path, 1);
   const auto loaded = load_checkpoint(path);

@@ -51,7 +51,7 @@ std::string with_length(const std::string& text, const std::string& data) {
   return bytes + text + data;
 }
 
-TEST(Safetensors, ReturnWhatWasWritten) {
+TEST(Safetensors, ReturnTheWrittenTensors) {
   const auto folder = test::scratch("safetensors");
   const Safetensors written{.tensors = of_all_types(),
                             .metadata = {{"step", "12"}, {"deck", "[run]\n\"quoted\" = 'é'"}}};

@@ -155,7 +155,7 @@ TEST(Augmentation, IsForImages) {
   EXPECT_TRUE(make_augmentation({}, {12}, {0.0F}, 1).empty());
 }
 
-TEST(AugmentKernels, RefuseWhatIsNoBatchOfImages) {
+TEST(AugmentKernels, RefuseInputsThatAreNotBatchesOfImages) {
   const Tensor fill = Tensor::zeros({channels}), images = numbered_images(3);
   const Tensor three = first_indices(3);
   EXPECT_THROW(random_crop(Tensor::zeros({3, 4}), three, 1, fill, {}), ShapeError);

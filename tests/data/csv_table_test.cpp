@@ -42,7 +42,7 @@ TEST(CsvTable, CellsMayBeQuotedAndSeparatedAsSpreadsheetsDo) {
             (std::vector<std::int64_t>{2, 1}));
 }
 
-TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
+TEST(CsvTable, FaultsAreNamedWithFileAndLine) {
   const ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
     const fs::path file = folder.write("t.csv", text);

@@ -141,7 +141,7 @@ TEST(NpyArray, ReadsSomeRows) {
   EXPECT_EQ(NpyArray(folder.write("b.npy", npy("<f4", "(5,)", counted(5)))).shape(), Shape({5}));
 }
 
-TEST(NpyArray, WhatItCannotReadIsASentence) {
+TEST(NpyArray, UnreadableFilesAreASentence) {
   const ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
     const fs::path file = folder.write("bad.npy", text);
@@ -281,7 +281,7 @@ TEST(JoinedArray, IsOneArrayAfterAnother) {
               "cannot be joined");
 }
 
-TEST(DataFiles, APatternIsWhatItFitsInTheOrderOfNames) {
+TEST(DataFiles, APatternMeansItsMatchesInTheOrderOfNames) {
   const ScratchFolder folder;
   for (const char* name : {"part-2.h5", "part-0.h5", "part-1.h5", "other.h5"})
     folder.write(name, "");
@@ -351,7 +351,7 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
   }
 }
 
-TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
+TEST(DataFiles, ATableWithoutFeaturesGetsAHintAtSeparators) {
   const ScratchFolder folder;
   for (const std::string header : {"a b kind", "a|b|kind"}) {
     DataOptions options = options_of(CsvOptions(), {folder.write("s.csv", header + "\n1\n2\n")});

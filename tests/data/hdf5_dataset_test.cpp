@@ -272,7 +272,7 @@ TEST(Hdf5Dataset, OneMeanGoesWithADeviationAChannel) {
   }
 }
 
-TEST(Hdf5Dataset, WhatWasFoundIsToldAndMakesTheSameTestSetAlone) {
+TEST(Hdf5Dataset, DerivedValuesAloneMakeTheSameTestSet) {
   const TemporaryFolder folder;
   for (const bool stream : {false, true}) {
     auto options = options_for(write_sets<std::uint8_t>(folder), "labels", stream);

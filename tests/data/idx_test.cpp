@@ -115,7 +115,7 @@ TEST_F(Idx, GzipWhoseDataEndEarlyIsTruncated) {
   EXPECT_TRUE(says(message, "the data end at byte 55"));
 }
 
-TEST_F(Idx, WrongMagicSaysWhatWasExpectedAndFound) {
+TEST_F(Idx, WrongMagicNamesExpectedAndFoundValues) {
   Bytes content = idx({2, 2, 2}, counting(8));
   content[2] = 0x0d;  // floats
   const auto message = fault("floats", content);

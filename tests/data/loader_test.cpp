@@ -290,7 +290,7 @@ std::vector<List> batches_of(Loader& loader, std::int64_t epoch) {
   return batches;
 }
 
-TEST(SampledBatches, FeedALoaderWithWhatTheSamplerGives) {
+TEST(SampledBatches, FeedALoaderWithTheSamplersSamples) {
   constexpr std::int64_t n = 11;
   const auto data = std::make_shared<NumberDataset>(n);
   for (int rank = 0; rank < 2; ++rank) {

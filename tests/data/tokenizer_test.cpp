@@ -115,7 +115,7 @@ TEST(BytePairs, GiveTheTokensOfTheReference) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(no_text)), no_text);
 }
 
-TEST(BytePairs, SayWhatIsWrongWithTheirFiles) {
+TEST(BytePairs, NameTheFaultsOfTheirFiles) {
   const TemporaryFolder folder;
   const auto error = [&] { return input_error([&] { return load_byte_pairs(folder.path()); }); };
   EXPECT_TRUE(says(error(), "needs vocab.json and merges.txt"));

@@ -321,7 +321,7 @@ TEST_F(TokenOptionsTest, RecordTheTokenizerAndTheVocabulary) {
   EXPECT_EQ(make_tokenizer(found)->decode(Tokens{2, 1}), "üa") << "without the folder's help";
 }
 
-TEST_F(TokenOptionsTest, SayWhatIsMissing) {
+TEST_F(TokenOptionsTest, NameMissingFiles) {
   EXPECT_TRUE(says(error(options()), "holds no token files of the training set"));
   const fs::path train = shard("train.bin", 0, 100);
   EXPECT_TRUE(says(error(options()), "holds no token files of the test set"));

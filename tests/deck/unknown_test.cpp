@@ -17,7 +17,7 @@ TEST(DeckUnknown, AKnownDeckPasses) {
   EXPECT_NO_THROW(deck.check_all_read());
 }
 
-TEST(DeckUnknown, ATableThatNobodyReadIsAnError) {
+TEST(DeckUnknown, AnUnreadTableIsAnError) {
   const auto deck = Deck::parse("[train]\nlr = 1\n", "a.toml");
   EXPECT_EQ(input_error([&] { deck.check_all_read(); }),
             "a.toml:1: unknown table [train]. None are known.");

@@ -40,7 +40,7 @@ struct Shown {
 };
 class CommunicationPage : public testing::TestWithParam<Shown> {};
 
-TEST_P(CommunicationPage, ShowsTheProgramAndWhatItPrints) {
+TEST_P(CommunicationPage, ShowsTheProgramAndItsOutput) {
   for (const int ranks : {2, 4}) {
     const Finished finished = run_example(ranks, GetParam().example);
     ASSERT_EQ(finished.exit_code, 0) << finished.output;

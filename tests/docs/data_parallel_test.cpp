@@ -66,7 +66,7 @@ TEST(DataParallelPage, LbfgsFitsTheCurveAndAllRanksTakeTheSameSteps) {
   }
 }
 
-TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
+TEST(DataParallelPage, UnevenInputsTrainAndNoRankIsLeftWaiting) {
   expect_on_data_parallel_page("uneven_inputs");
   const std::string steps[] = {"steps 32 to 32 a rank  ", "steps 11 to 22 a rank  ",
                                "steps 6 to 16 a rank  "};
@@ -77,7 +77,7 @@ TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
   }
 }
 
-TEST(DataParallelPage, WhatIsLoadedGoesOnWithTheSameBits) {
+TEST(DataParallelPage, ALoadedRunContinuesWithTheSameBits) {
   expect_on_data_parallel_page("save_and_load");
   for (const int ranks : {1, 2, 3}) {
     const ScratchFolder scratch;

@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Pages, Decks,
                                          "docs/guide/gpt.md", "docs/guide/mixed_precision.md",
                                          "docs/guide/models.md"));
 
-TEST(ModelsPage, ShowsWhatModelDescribePrints) {
+TEST(ModelsPage, ShowsTheOutputOfModelDescribe) {
   const Finished finished =
       run({built("apps/lockstep"), "model", "describe", source("inputs/synthetic.toml")});
   ASSERT_EQ(finished.exit_code, 0) << finished.output;

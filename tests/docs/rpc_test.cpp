@@ -9,7 +9,7 @@
 namespace lockstep::test {
 namespace {
 
-TEST(RpcPage, ShowsTheProgramAndWhatItPrints) {
+TEST(RpcPage, ShowsTheProgramAndItsOutput) {
   const std::string page = read_file(source("docs/guide/rpc.md"));
   const std::string program =
       "```cpp\n" + read_file(source("docs/examples/remote_calls.cpp")) + "```";

@@ -148,7 +148,7 @@ TEST_P(Tutorial, ShowsProgramsThatAreCompiled) {
   }
 }
 
-TEST_P(Tutorial, ShowsWhatItsCommandsPrint) {
+TEST_P(Tutorial, ShowsTheOutputOfItsCommands) {
   const ScratchFolder scratch;
   for (const char* folder : {"inputs", "docs"})
     fs::create_directory_symlink(source(folder), scratch.file(folder));

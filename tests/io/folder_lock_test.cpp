@@ -197,7 +197,7 @@ TEST_F(FolderLockTest, IsShownToBeAliveByRefresh) {
 }
 
 // Several processes want a dead owner's folder; each that gets it holds it for a moment.
-TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManyWhoWantIt) {
+TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManySuccessors) {
   constexpr int rounds = 40, processes = 6;
   int won = 0;
   for (int round = 0; round < rounds; ++round) {

@@ -95,7 +95,7 @@ class DoublingHook : public CommHook {
   std::string calls;
 };
 
-TEST_P(Hooks, AUsersOwnDecidesWhatTheGradientsBecome) {
+TEST_P(Hooks, AUsersHookDeterminesTheGradients) {
   const Batch batch = make_batch(12, 0.5);
   Mlp whole(1.0);
   mean_loss(whole, batch).backward();

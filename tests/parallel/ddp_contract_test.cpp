@@ -131,7 +131,7 @@ TEST_P(DdpContract, BuffersAreRankZerosInEachForwardIfAskedFor) {
   });
 }
 
-TEST_P(DdpContract, FreezesAndTrainsAgainWhateverTheModelHasAndMomentumRests) {
+TEST_P(DdpContract, FreezesAndTrainsAnyParameterAgainAndMomentumRests) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     DistributedDataParallel ddp(model, group, {.buckets = {1, 1}});
@@ -158,7 +158,7 @@ TEST_P(DdpContract, FreezesAndTrainsAgainWhateverTheModelHasAndMomentumRests) {
   });
 }
 
-TEST_P(DdpContract, RefusesToTrainWhatWasFrozenWhenItWasMade) {
+TEST_P(DdpContract, RefusesToTrainParametersFrozenAtConstruction) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     model->b1.set_requires_grad(false);
@@ -180,7 +180,7 @@ TEST_P(DdpContract, RefusesToTrainWhatWasFrozenWhenItWasMade) {
   });
 }
 
-TEST_P(DdpContract, RefusesToTrainWhatWasFrozenInAPassWhoseGradientsAreKept) {
+TEST_P(DdpContract, RefusesToTrainFrozenParametersInAPassWithKeptGradients) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     model->b1.set_requires_grad(false);

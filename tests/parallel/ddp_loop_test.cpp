@@ -50,7 +50,7 @@ class DdpLoop : public testing::TestWithParam<int> {};
 
 // Any order of passes, with and without weights, within no_sync() and outside, with and without a
 // preceding forward(), against the rule in plain numbers.
-TEST_P(DdpLoop, AnyOrderOfPassesGivesTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasOne) {
+TEST_P(DdpLoop, AnyOrderOfPassesGivesTheMeanOfUnweightedAndTheSumOfWeightedOnes) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const int ranks = group->size();
     std::mt19937 random(7);  // the same on all ranks
@@ -322,7 +322,7 @@ TEST_P(DdpLoop, RecomputesAndDifferentiatesTwice) {
   });
 }
 
-TEST_P(DdpLoop, RefusesToTrainWhatWasFrozenWhenItWasMadeAndGoesOn) {
+TEST_P(DdpLoop, RefusesToTrainParametersFrozenAtConstructionAndGoesOn) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     model->b1.set_requires_grad(false);

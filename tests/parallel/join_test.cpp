@@ -126,7 +126,7 @@ TEST_P(Joined, GradientsAreThoseOfTheMeanOverTheSamplesThatThereAreAndReplicasSt
 
 // The last rank runs out after accumulating within no_sync(), which counts; afterwards it
 // contributes zeros to the mean over all ranks.
-TEST_P(Joined, PassesWithoutAWeightAreTheMeanOverAllRanksOfWhatEachHasBrought) {
+TEST_P(Joined, PassesWithoutAWeightGiveTheMeanOverAllRanks) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const int ranks = group->size(), last = ranks - 1;
     const auto model = std::make_shared<Mlp>(1.0);

@@ -169,7 +169,7 @@ TEST_P(Averaging, PostLocalGradientsAreSummedOverAllRanksFirstAndThenOverTheSubg
   });
 }
 
-TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSendNothing) {
+TEST_P(Averaging, KnowledgeOfAllRanksComesFromGlobalSumsAndLocalOnesSendNothing) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto pair = pairs_of(*group);
     for (const auto& subgroup : {std::shared_ptr<ProcessGroup>(), pair}) {

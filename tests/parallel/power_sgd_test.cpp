@@ -110,7 +110,7 @@ TEST_P(PowerSgd, SumOfNoHigherRankIsExact) {
 }
 
 // The sum of the steps' results and the remaining errors equals the sum of all contributions.
-TEST_P(PowerSgd, ErrorsHoldWhatTheSumsLackAndAllRanksHaveTheSameBits) {
+TEST_P(PowerSgd, ErrorsHoldTheSumsDeficitAndAllRanksHaveTheSameBits) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       for (const BucketOptions& buckets : {BucketOptions{}, BucketOptions{1, 1}}) {
@@ -185,7 +185,7 @@ TEST_P(PowerSgd, HasTheBitsOfAllReduceBeforeItsStart) {
   });
 }
 
-TEST_P(PowerSgd, WhatNobodyUsedHasNoGradientAndKeepsItsError) {
+TEST_P(PowerSgd, AnUnusedParameterHasNoGradientAndKeepsItsError) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const Shape shape{6, 5};
     const auto model = std::make_shared<GivenGradients>(std::vector<Shape>{shape, shape});
@@ -293,7 +293,7 @@ TEST_P(PowerSgd, NotANumberIsNotHidden) {
 }
 
 // An overflow of scaled gradients, skipped by GradScaler, affects only its own step.
-TEST_P(PowerSgd, WhatIsNotFiniteInOneStepIsGoneInTheNext) {
+TEST_P(PowerSgd, AnOverflowInOneStepIsGoneInTheNext) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const double bad :
          {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -316,7 +316,7 @@ TEST_P(PowerSgd, WhatIsNotFiniteInOneStepIsGoneInTheNext) {
 }
 
 // (8 + 12) x 1 numbers in place of 96: 4.8 times fewer.
-TEST_P(PowerSgd, CompressesWhatShrinksByMoreThanTheLeastRate) {
+TEST_P(PowerSgd, CompressesGradientsThatShrinkByMoreThanTheLeastRate) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const double rate : {4.79, 4.8}) {
       PowerSgdOptions options = at_once(1);

@@ -67,7 +67,7 @@ TEST(ReplicaCheck, EqualReplicasPassAndAFlippedBitIsFoundWhereverItIs) {
   }
 }
 
-TEST(ReplicaCheck, SentenceSaysWhoAndWhatAndWhetherAMajorityKnows) {
+TEST(ReplicaCheck, SentenceNamesRanksTensorsAndWhetherThereIsAMajority) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {

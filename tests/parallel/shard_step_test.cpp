@@ -60,7 +60,7 @@ Numbers after_steps(const std::shared_ptr<ProcessGroup>& group, int first_step, 
   return gradients_in(*model);
 }
 
-TEST_P(ShardStep, ForgetsWhatThereWasBeforeItWhereSomebodyDoesBetweenItsShards) {
+TEST_P(ShardStep, DropsEarlierGradientsIfZeroedBetweenItsShards) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const std::int64_t each : {1, 3}) {
       const Numbers second = after_steps(group, 1, each, Forgets::nobody, 0);
@@ -77,7 +77,7 @@ TEST_P(ShardStep, ForgetsWhatThereWasBeforeItWhereSomebodyDoesBetweenItsShards) 
   });
 }
 
-TEST_P(ShardStep, ForgetsWhatThereWasBeforeItAfterAPassWithinNoSync) {
+TEST_P(ShardStep, DropsEarlierGradientsAfterAPassWithinNoSync) {
   test::on_ranks(GetParam(), [](const auto& group) {
     Numbers found[2];
     for (const bool forgets : {false, true}) {

@@ -413,7 +413,7 @@ TEST_P(SyncBatchNorms, RanksThatUseDifferentLayersKeepStep) {
   });
 }
 
-TEST_P(SyncBatchNorms, ARankThatLeavesForwardOutIsToldWhatToDo) {
+TEST_P(SyncBatchNorms, ARankThatOmitsForwardGetsTheRemedy) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<nn::BatchNorm1d>(3);
     DistributedDataParallel ddp(model, group, {.sync_batch_norm = true});

@@ -37,7 +37,7 @@ Floats forward(nn::Module& model, const Floats& input, const Shape& sample) {
   return model.forward(Variable(x)).data().to_vector<float>();
 }
 
-TEST(Predictor, SaysWhatEachNetworkSaysInEvaluationMode) {
+TEST(Predictor, GivesEachNetworksOutputInEvaluationMode) {
   for (const auto& [name, options, input] : test::zoo()) {
     nn::manual_seed(1);
     const auto model = nn::make_model(options, input, 5, nn::Head::linear);
@@ -210,7 +210,7 @@ TEST_F(FromFile, AModelOfOnesOwnIsGivenAndGetsItsWeights) {
               }).find("has no description of its model") != std::string::npos);
 }
 
-TEST_F(FromFile, WhatCannotBeUsedIsASentence) {
+TEST_F(FromFile, UnusableCheckpointsAreASentence) {
   const auto model = nn::mlp({4}, 2, {8}, nn::Head::linear);
   const auto message = [&](const std::string& file) {
     return test::message_of<CheckpointError>([&] { Predictor(folder_ / file); });

@@ -77,7 +77,7 @@ Floats said(Net& model, const Samples& samples) {
   return y;
 }
 
-TEST(PredictorOfSeveralInputs, SaysWhatTheModelSaysOfEachSample) {
+TEST(PredictorOfSeveralInputs, GivesTheModelsOutputForEachSample) {
   nn::manual_seed(2);
   const auto model = std::make_shared<Net>();
   const Predictor predictor(model, signature(), ask);

@@ -451,7 +451,7 @@ TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {
   EXPECT_EQ(failure(device, there), of_host);
 }
 
-TEST(Trainer, TellsOfAWrongTargetBeforeItSavesWhatCameOfIt) {
+TEST(Trainer, ReportsAWrongTargetBeforeSavingTheSpoiltState) {
   for (const std::int64_t step : {2, 4, 6}) {  // between logged ones; logged; the epoch's last
     const auto failure = [&](Device where, const std::shared_ptr<Listener>& listener) {
       return test::message_of<InputError>([&] {

@@ -15,7 +15,7 @@ StateDict one(DType dtype, double value) {
   return state;
 }
 
-TEST(TakeWeights, RefusesWhatIsNotFiniteInTheModelsType) {
+TEST(TakeWeights, RefusesElementsNotFiniteInTheModelsType) {
   const auto refusal = [](DType from, double value, DType to) {
     return test::message_of<CheckpointError>(
         [&] { static_cast<void>(train::take_weights(one(from, value), one(to, 0))); });
@@ -38,7 +38,7 @@ TEST(TakeWeights, GoIntoAModelOnADevice) {
 }
 
 // A checkpoint may be forged, including its checksums.
-TEST(TakeWeights, OfAnotherModelAreKnownByWhatIsNotUsed) {
+TEST(TakeWeights, OfAnotherModelAreRecognisedByUnusedTensors) {
   StateDict model = one(DType::f32, 0), weights = one(DType::f32, 1);
   const Tensor rest = Tensor::zeros({1});
   EXPECT_FALSE(train::take_weights(weights, model).are_another_models());

@@ -57,7 +57,7 @@ TEST(Launch, SeatTravelsWhole) {
   EXPECT_EQ(unpacked<RankInfo>(packed(RankInfo{.host = "no\xff"})).host, "no\xff");
 }
 
-TEST(Launch, CoreListIsWhatTasksetTakes) {
+TEST(Launch, CoreListIsInTasksetsNotation) {
   EXPECT_EQ(core_list({}), "");
   EXPECT_EQ(core_list({3}), "3");
   EXPECT_EQ(core_list({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");

@@ -106,7 +106,7 @@ TEST(MetricsFile, OfALongRunEveryManyThRowStaysInMemoryAndTheNewest) {
   EXPECT_TRUE(read_file(file) == before) << "the file has all rows";
 }
 
-TEST(MetricsFile, KnowsWhatWasLost) {
+TEST(MetricsFile, CountsLostSteps) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
   {

@@ -179,7 +179,7 @@ TEST_F(PowerSgdRun, OnAnotherNumberOfRanksTheSumOfTheErrorsStaysAndIsSaidOnce) {
   }
 }
 
-TEST_F(PowerSgdRun, WhatIsNotTheStateOfThisHookIsLeftOutWithASentence) {
+TEST_F(PowerSgdRun, UnfitHookStateIsLeftOutWithASentence) {
   train(2, "whole", "", false);
   train(2, "other_rank", checkpoint("whole", 8), true, {"ddp.power_sgd_rank=2"});
   EXPECT_EQ(said("PowerSGD restarts with errors of zero"), 1U) << log_;
@@ -219,7 +219,7 @@ std::vector<double> rates_of_epochs(const std::filesystem::path& metrics) {
 }
 
 // The resumed run writes the epoch's row, without having made a step of it.
-TEST(ResumedRun, RowOfAnEpochAtWhoseEndItWasStoppedHasTheRateOfThatEpoch) {
+TEST(ResumedRun, RowOfAnEpochStoppedAtItsEndHasItsLearningRate) {
   const test::ScratchFolder scratch;
   const Overrides falls{"ddp.comm_hook='all_reduce'", "schedule.kind='step'",
                         "schedule.step_size=1", "schedule.gamma=0.5"};

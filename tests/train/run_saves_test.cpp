@@ -207,7 +207,7 @@ TEST_F(RunSavesOnThreads, AFileSystemThatHangsIsWaitedForNoLongerThanTheDeadline
   });
 }
 
-TEST_F(RunSavesOnThreads, TheEndByAnExceptionWaitsForWhatIsUnderWay) {
+TEST_F(RunSavesOnThreads, TheEndByAnExceptionWaitsForTheSaveInProgress) {
   EXPECT_THROW(run({},
                    [&](ProcessGroup& group, RunSaves& saves) {
                      saves.start(contents_at(group.size()), NotFinite::refuse);

@@ -70,7 +70,7 @@ Batch all_of(const Dataset& data) {
   return batch;
 }
 
-TEST(SelfSufficient, TheDeckOfARunHoldsWhatWasMeasuredAndMeasuresNothingAgain) {
+TEST(SelfSufficient, TheDeckOfARunHoldsMeasuredValuesAndMeasuresNothingAgain) {
   const test::ScratchFolder folder;
   Deck deck = deck_of(make_file(folder), "forces", "normalise_targets = true\nmean = []\n");
   const Regression task(deck);
@@ -89,7 +89,7 @@ TEST(SelfSufficient, TheDeckOfARunHoldsWhatWasMeasuredAndMeasuresNothingAgain) {
   EXPECT_EQ(third.read<TrainOptions>("train").seed, again.read<TrainOptions>("train").seed);
 }
 
-TEST(SelfSufficient, TheSignatureNamesWhatGoesInAndComesOut) {
+TEST(SelfSufficient, TheSignatureNamesInputsAndOutputs) {
   const test::ScratchFolder folder;
   const std::string file = make_file(folder);
   Deck values = deck_of(file, "forces");
