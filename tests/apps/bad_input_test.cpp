@@ -464,7 +464,7 @@ TEST(Launch, OptionsThatDifferBetweenRanksAreExitCodeTwo) {
   for (const std::string verb :
        {"--describe", "--doctor", "--dry-run", "--check-gradients", "--resume", "--help"}) {
     expect_refused(run_as_one_job(classify_with({}), classify_with({verb})), 2,
-                   {"rank 0 was given neither", "rank 1 " + verb, "the same options"});
+                   {"rank 0 was given no option", "rank 1 " + verb, "the same options"});
   }
   expect_refused(
       run_as_one_job(classify_with({"--resume"}), classify_with({"--resume=step-00000010.h5"})), 2,

@@ -357,7 +357,7 @@ TEST_F(Predict, NoToolReplacesItsInputUnderAnyName) {
           Arguments{"predict", scratch_.file("run"), "--input", input, "--output", output}}) {
       const Finished refused = lockstep(1, arguments);
       EXPECT_EQ(refused.exit_code, 2) << refused.output;
-      EXPECT_TRUE(refused.says("is the same file as " + file)) << refused.output;
+      EXPECT_TRUE(refused.says("is the same file as the input " + file)) << refused.output;
       EXPECT_TRUE(read_file(file) == bytes) << arguments[0] << " " << arguments[1];
     }
   }
