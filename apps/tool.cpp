@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-/// What CLI11 has to say: --help, --version, or what is wrong.
+/// Prints CLI11's message: --help, --version, or the error.
 ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
   std::ostringstream out, err;
   const bool good = cli.exit(error, out, err) == 0;
@@ -39,7 +39,7 @@ CLI::Validator number_within(double least, double most) {
     const bool is_number = CLI::detail::lexical_cast(text, number);
     return is_number && number >= least && number <= most
                ? std::string()
-               : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
+               : fmt::format("{} is not a number from {:g} to {:g}", text, least, most);
   };
   return {fault, fmt::format("[{:g} - {:g}]", least, most)};
 }
@@ -51,7 +51,7 @@ CLI::Validator seed_of_64_bits() {
     const auto [rest, error] = std::from_chars(text.data(), end, seed);
     return error == std::errc() && rest == end
                ? std::string()
-               : fmt::format("{} is no whole number from 0 to 2^64 - 1", text);
+               : fmt::format("{} is not a whole number from 0 to 2^64 - 1", text);
   };
   return {fault, "[0 - 2^64 - 1]"};
 }
@@ -74,7 +74,7 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
     }
   } catch (...) {
     const Failure failure = current_failure();
-    // Not fmt::print: where stderr takes nothing either, the exit code must tell.
+    // Not fmt::print: if stderr cannot be written either, the exit code must tell.
     std::fputs((cli.get_name() + ": " + shortened(failure.message) + "\n").c_str(), stderr);
     code = failure.code;
     if (!has_room) _exit(static_cast<int>(code));  // libraries without their threads hang at exit

@@ -1,5 +1,5 @@
 #pragma once
-// What the utilities have in common: a command line and an action, errors as one sentence.
+// Common to the utilities: a command line and an action, errors as one sentence.
 #include <functional>
 #include <lockstep/base/error.hpp>
 
@@ -10,16 +10,16 @@ class Validator;
 
 namespace lockstep {
 
-/// A check that an option is a number from `least` to `most`: nan, which CLI::Range takes, is none.
+/// A check that an option is a number from `least` to `most`. Unlike CLI::Range it refuses nan.
 [[nodiscard]] CLI::Validator number_within(double least, double most);
 
-/// A check that an option is a seed, a whole number from 0 to 2^64 - 1: CLI11 takes larger ones for
-/// the largest.
+/// A check that an option is a seed, a whole number from 0 to 2^64 - 1. CLI11 alone would clamp
+/// larger ones.
 [[nodiscard]] CLI::Validator seed_of_64_bits();
 
-/// Parses the command line, runs `action` and returns what main() returns. What --help says goes
-/// the way of all output; a bad command line is ExitCode::bad_input; what `action` throws is told
-/// on stderr and has its exit code.
+/// Parses the command line, runs `action` and returns the exit code for main(). --help goes to
+/// stdout. A bad command line is ExitCode::bad_input. An error thrown by `action` is printed on
+/// stderr and gives its exit code.
 int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ trap 'rm -rf "$scratch"' EXIT
 export PRECISION=${PRECISION:-f32}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 on_core() { taskset -c "$core" "$@"; }
-# median of the number behind a word in all lines of a file
+# median of the number after a word in all lines of a file
 median() {
   sed -n "s|.*$2 \([0-9.e+-]*\).*|\1|p" "$1" | sort -g |
     awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'

@@ -18,7 +18,7 @@ trap 'rm -rf "$scratch"' EXIT
 mpiexec=$(command -v mpiexec.mpich || command -v mpiexec)
 median() { sort -n | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
-# RANKS ARGUMENTS...: samples/s of each epoch's training, one a line
+# RANKS ARGUMENTS...: samples/s of each epoch's training, one per line
 lockstep() {
   local ranks=$1 && shift
   "$mpiexec" -n "$ranks" -bind-to core "$program" "$@" --set run.threads=1 --set "run.dir=\"$scratch/run\"" \

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained network: installs what is missing, builds, and trains the ConvNet of
-# inputs/fashion_mnist.toml for 2 epochs on 2 MPI ranks. Run again, it does only what is left to do.
+# From a fresh clone to a trained network: installs missing packages, builds, and trains the ConvNet
+# of inputs/fashion_mnist.toml for 2 epochs on 2 MPI ranks. A second run does only what is left to
+# do.
 #   JOBS  parallel compilations (default: the cores this process may use)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 run=runs/quickstart
 scripts/setup.sh release build data
-# apps/all: the apps and what they need; tests and benchmarks are scripts/test.sh's to build.
+# apps/all: the apps and their dependencies; scripts/test.sh builds tests and benchmarks.
 cmake --build --preset release --parallel "${JOBS:-$(nproc)}" --target apps/all
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" build/release/CMakeCache.txt; }

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # scripts/setup.sh PRESET SECTION...
 #
-# Installs what is missing of the named sections of scripts/packages.txt (apt, as root or with sudo)
-# and configures build/PRESET. Where nothing can be installed (a cluster, another system), it says
-# what is missing and how to get it, and goes on: whether everything is there, CMake judges.
+# Installs the missing packages of the named sections of scripts/packages.txt (apt, as root or with
+# sudo) and configures build/PRESET. If nothing can be installed (a cluster, another system), it
+# lists what is missing and how to get it, and goes on: CMake decides whether everything is there.
 #   LOCKSTEP_CMAKE_ARGS  further arguments of the configuration, e.g. "-DLOCKSTEP_ARCH=x86-64-v3"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# The packages of the sections named in the arguments, one a line.
+# The packages of the sections named in the arguments, one per line.
 listed_packages() {
   awk -v wanted=" $* " '
     { sub(/#.*/, "") }
@@ -18,7 +18,7 @@ listed_packages() {
     on && NF { print $1 }' scripts/packages.txt
 }
 
-# Of the packages in the arguments, those that dpkg does not have installed.
+# The packages in the arguments that dpkg does not have installed.
 missing_packages() {
   local installed
   installed=$(dpkg-query --show --showformat '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
@@ -49,7 +49,7 @@ may_install() {
   command -v apt-get >/dev/null || return 1
   [ "$(id -u)" -eq 0 ] && return 0
   command -v sudo >/dev/null || return 1
-  # Without a terminal nobody can type a password.
+  # Without a terminal no password can be typed.
   if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi
 }
 
@@ -65,7 +65,7 @@ if [ ${#packages[@]} -eq 0 ]; then
   exit 2
 fi
 
-missing=("${packages[@]}")  # for all we know
+missing=("${packages[@]}")  # as far as known
 if command -v dpkg-query >/dev/null; then
   mapfile -t missing < <(missing_packages "${packages[@]}")
   why="you are neither root nor allowed to use sudo"

@@ -1,4 +1,4 @@
-// Language models: text to tokens, training, and text again.
+// Language models: converts text to tokens, trains, generates text.
 //   gpt tokens bible.txt --output bible
 //   mpiexec -n 2 gpt train inputs/gpt_bible.toml
 //   gpt sample runs/gpt_bible --prompt "In the beginning"
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     });
     return app.run(argc - skipped, argv + skipped);
   }
-  CLI::App cli("Language models: text to tokens, training, and text again.", "gpt");
+  CLI::App cli("Language models: convert text to tokens, train, generate text.", "gpt");
   cli.set_version_flag("--version", fmt::format("gpt (Lockstep {})", lockstep::version()));
   cli.require_subcommand(1);
   cli.add_subcommand("train",
@@ -40,51 +40,52 @@ int main(int argc, char** argv) {
   std::function<lockstep::ExitCode()> action;
 
   gpt::TokensOptions from_text;
-  auto* tokens = cli.add_subcommand("tokens", "text files to token files (data.kind = \"tokens\")");
+  auto* tokens =
+      cli.add_subcommand("tokens", "convert text files into token files (data.kind = \"tokens\")");
   tokens->callback([&] { action = [&] { return gpt::make_tokens(from_text); }; });
-  tokens->add_option("TEXT", from_text.texts, "files, each a text of its own")->required();
-  tokens->add_option("-o,--output", from_text.output, "the folder of the token files")->required();
-  tokens->add_option("--tokenizer", from_text.tokenizer, "what a token is")
+  tokens->add_option("TEXT", from_text.texts, "text files; each is a text of its own")->required();
+  tokens->add_option("-o,--output", from_text.output, "folder for the token files")->required();
+  tokens->add_option("--tokenizer", from_text.tokenizer, "unit of a token")
       ->check(CLI::IsMember({"characters", "bytes", "gpt2"}))
       ->capture_default_str();
   tokens->add_option("--vocabulary", from_text.vocabulary,
-                     "gpt2: the folder of its vocab.json and merges.txt");
+                     "gpt2: folder with vocab.json and merges.txt");
   tokens
       ->add_option("--test-fraction", from_text.test_fraction,
-                   "share of each text, at its end, that is the test set")
+                   "fraction at the end of each text used as the test set")
       ->check(lockstep::number_within(0, 0.99))
       ->capture_default_str();
-  tokens->add_option("--shard-tokens", from_text.shard_tokens, "tokens of a file, at most")
+  tokens->add_option("--shard-tokens", from_text.shard_tokens, "maximum number of tokens in a file")
       ->check(CLI::Range(1, 2147483647))
       ->capture_default_str();
 
   gpt::SampleOptions sampling;
-  auto* sample = cli.add_subcommand("sample", "text that a trained model makes up");
+  auto* sample = cli.add_subcommand("sample", "generate text with a trained model");
   sample->callback([&] { action = [&] { return gpt::sample(argc, argv, sampling); }; });
-  sample->add_option("RUN", sampling.source, "a run folder, or a checkpoint")->required();
-  sample->add_option("--prompt", sampling.prompt, "how the text begins");
-  sample->add_option("--tokens", sampling.tokens, "how many follow")
+  sample->add_option("RUN", sampling.source, "a run folder or a checkpoint")->required();
+  sample->add_option("--prompt", sampling.prompt, "beginning of the text");
+  sample->add_option("--tokens", sampling.tokens, "number of tokens to generate")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
-  sample->add_option("--samples", sampling.samples, "texts; ranks share them out")
+  sample->add_option("--samples", sampling.samples, "number of texts; the ranks share them out")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   sample
       ->add_option("--temperature", sampling.temperature,
-                   "of the choice of a token; 0: always the likeliest")
+                   "sampling temperature; 0: always the likeliest token")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  sample->add_option("--top-k", sampling.top_k, "choose among the so many likeliest; 0: all")
+  sample->add_option("--top-k", sampling.top_k, "sample from this many likeliest tokens; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   sample
       ->add_option("--top-p", sampling.top_p,
-                   "and of these among the likeliest that together have this probability; 1: all")
+                   "of these, sample from the likeliest with this total probability; 1: all")
       ->capture_default_str();
-  sample->add_option("--seed", sampling.seed, "the same seed gives the same texts")
+  sample->add_option("--seed", sampling.seed, "random seed; the same seed gives the same texts")
       ->check(lockstep::seed_of_64_bits())
       ->capture_default_str();
   sample->add_option("--tokenizer", sampling.tokenizer,
-                     "the folder of its files, where the run's data have gone");
+                     "folder with the tokenizer's files, if the run's data are gone");
   return lockstep::run_tool(cli, argc, argv, [&] { return action(); });
 }

@@ -21,18 +21,18 @@
 namespace lockstep::gpt {
 namespace {
 
-/// What a text begins behind where there is no prompt.
+/// The token before the text where no prompt is given.
 std::int64_t first_token(const Tokenizer& tokenizer) {
   if (const auto mark = tokenizer.end_of_text()) return *mark;
   try {
     return tokenizer.encode("\n").front();
   } catch (const InputError&) {
     throw InputError(
-        "the model knows no line ends, behind which its text would begin: give a --prompt.");
+        "the model's vocabulary has no line end to start a text from: give a --prompt.");
   }
 }
 
-/// A trained model and the tokens of what it goes on from.
+/// A trained model and the tokens of the prompt.
 struct Setting {
   train::TrainedGpt trained;
   std::unique_ptr<Tokenizer> tokenizer;

@@ -26,7 +26,7 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-/// Where the test set's part of a text begins: never within a character.
+/// Start of the test part of a text; never inside a character.
 std::size_t test_begins(const std::string& text, double fraction) {
   const auto size = static_cast<double>(text.size());
   auto at = static_cast<std::size_t>(std::llround(size * (1.0 - fraction)));
@@ -34,7 +34,7 @@ std::size_t test_begins(const std::string& text, double fraction) {
   return at;
 }
 
-/// Tokens on their way into numbered files of a set.
+/// Writes tokens into the numbered files of one set.
 class Shards {
  public:
   Shards(fs::path folder, std::string set, std::int64_t size, std::int64_t vocabulary)
@@ -49,7 +49,7 @@ class Shards {
     for (; pending_.size() - begin >= size_; begin += size_) write(begin, size_);
     pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(begin));
   }
-  /// Writes what is left.
+  /// Writes the rest.
   void finish() {
     if (!pending_.empty()) write(0, pending_.size());
     pending_.clear();
@@ -71,15 +71,14 @@ class Shards {
   std::int64_t files_ = 0, written_ = 0;
 };
 
-/// What was there of an earlier text would be mixed with this one.
+/// Token files of an earlier text would be mixed with this one.
 void expect_no_token_files(const fs::path& folder) {
   if (!fs::exists(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".bin") continue;
-    throw InputError(
-        fmt::format("{} holds token files already, such as {}: name another folder, "
-                    "or remove them.",
-                    folder.string(), entry.path().filename().string()));
+    throw InputError(fmt::format(
+        "{} already holds token files, for example {}: name another folder, or remove them.",
+        folder.string(), entry.path().filename().string()));
   }
 }
 
@@ -87,7 +86,7 @@ TokenizerChoice choice_of(const TokensOptions& options) {
   TokenizerChoice choice{.kind = options.tokenizer};
   if (choice.kind == "gpt2" && options.vocabulary.empty()) {
     throw InputError(
-        "--tokenizer gpt2 needs --vocabulary FOLDER, with vocab.json and merges.txt of GPT-2");
+        "--tokenizer gpt2 needs --vocabulary FOLDER with GPT-2's vocab.json and merges.txt");
   }
   if (choice.kind != "characters") return choice;
   std::string all;
@@ -134,7 +133,7 @@ ExitCode make_tokens(const TokensOptions& options) {
     }
   }
   write_tokenizer_choice(folder, choice);
-  train::write_stdout(fmt::format("{}: {} training and {} test tokens of {} different ({})\n",
+  train::write_stdout(fmt::format("{}: {} training and {} test tokens, vocabulary of {} ({})\n",
                                   folder.string(), train.tokens(), test.tokens(), vocabulary,
                                   choice.kind));
   return ExitCode::done;

@@ -4,11 +4,11 @@
 
 namespace lockstep::heat {
 
-/// A Gaussian of height 1 in the middle of the unit square that cools with its edges held at 0.
+/// A Gaussian of height 1 inside the unit square. It cools; the edges stay at 0.
 struct Source {
   double x = 0.5, y = 0.5;   ///< centre
   double width = 0.1;        ///< standard deviation
-  double diffusivity = 0.1;  ///< of the material
+  double diffusivity = 0.1;  ///< diffusivity of the material
 };
 
 /// Source number `sample` of a sequence: a function of (seed, stream, sample) alone. Uniform in
@@ -16,9 +16,9 @@ struct Source {
 [[nodiscard]] Source random_source(std::uint64_t seed, std::uint32_t stream, std::int64_t sample);
 
 /// The heat equation u_t = k (u_xx + u_yy) on the unit square, u = 0 on its edges, at the n x n
-/// inner points ((i + 1) / (n + 1), (j + 1) / (n + 1)). The field is written as a sum of the
-/// eigenfunctions sin(a pi x) sin(b pi y), each of which decays by exp(-k pi^2 (a^2 + b^2) t):
-/// exact in time, and in space as exact as n modes a direction describe the field at the start.
+/// inner points ((i + 1) / (n + 1), (j + 1) / (n + 1)). The field is a sum of the eigenfunctions
+/// sin(a pi x) sin(b pi y); each decays by exp(-k pi^2 (a^2 + b^2) t). This is exact in time. In
+/// space it is as exact as n modes per direction describe the initial field.
 class HeatSolver {
  public:
   explicit HeatSolver(std::int64_t points);
@@ -26,12 +26,12 @@ class HeatSolver {
   [[nodiscard]] std::int64_t points() const noexcept { return n_; }
   /// The source's field at time 0, row-major [n, n]: y first, then x.
   [[nodiscard]] std::vector<double> initial(const Source& source) const;
-  /// Turns `field` into the field `k_time` later: diffusivity times time.
+  /// Replaces `field` by the field `k_time` later. `k_time` is diffusivity times time.
   void advance(std::vector<double>& field, double k_time) const;
 
  private:
   [[nodiscard]] double position(std::int64_t i) const;
-  /// S field S, with S the symmetric n x n matrix of sines: modes from values and back.
+  /// S field S, with S the symmetric n x n sine matrix: maps modes to values and back.
   void transform(std::vector<double>& field) const;
 
   std::int64_t n_;

@@ -23,7 +23,8 @@ void write_data_set(const Hdf5Handle& group, const std::string& name, const Exte
                     const std::vector<float>& values, std::int64_t chunk) {
   const std::string what = "write data set " + name;
   const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
-  hdf5_check(H5Pset_obj_track_times(creation.id(), false), what);  // the same bytes at any time
+  hdf5_check(H5Pset_obj_track_times(creation.id(), false),
+             what);  // no time stamps: equal data give equal bytes
   if (chunk > 0) {
     Extents piece = extents;
     piece[0] = std::min(piece[0], static_cast<hsize_t>(chunk));
@@ -61,7 +62,7 @@ void write_group(const Hdf5Handle& file, const char* name, std::uint32_t stream,
   write_data_set(group, "peak", {n}, peaks, options.chunk);
 }
 
-/// Fields one step apart: what a network that goes from field to field learns.
+/// Pairs of fields one step apart: samples for a field-to-field network.
 void write_steps(const Hdf5Handle& file, const char* name, std::uint32_t stream, std::int64_t size,
                  const FileOptions& options) {
   const Hdf5Handle group(H5Gcreate2(file.id(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
@@ -90,11 +91,10 @@ void write_file(const FileOptions& options) {
   namespace fs = std::filesystem;
   if (fs::exists(fs::symlink_status(options.file))) {
     throw InputError(
-        fmt::format("{} is there already and is not replaced. Remove it, or name another file.",
+        fmt::format("{} exists already and is not overwritten. Remove it, or name another file.",
                     options.file.string()));
   }
-  AtomicFile target(
-      options.file);  // before the work: a folder that cannot be written to is noticed
+  AtomicFile target(options.file);  // before the computation: an unwritable folder fails early
   Hdf5Image image;
   {
     const Hdf5Lock lock;

@@ -38,17 +38,18 @@ ExitCode say_written(const std::string& path, const StateDict& model) {
   return ExitCode::done;
 }
 
-/// The weights become those of the deck's model, by name, and the checkpoint says all that
-/// predictions need.
+/// Matches the weights to the deck's model by name. The checkpoint then holds all that predictions
+/// need.
 void put_into_model(CheckpointContents& contents, const std::string& weights,
                     const std::string& deck) {
   const train::Assignment assignment = read_known_deck(deck, {});
   const auto model = assignment.task->make_model();
   const auto taken = train::take_weights(contents.model, model->state_dict());
   if (!taken.missing.empty() || !taken.other_shape.empty()) {
-    throw InputError(fmt::format(
-        "{} is not of the model in {}: {}. To train on with what fits, name it in train.init_from.",
-        weights, deck, taken.in_words()));
+    throw InputError(
+        fmt::format("{} does not fit the model in {}: {}. To start training from the tensors that "
+                    "fit, name the file in train.init_from.",
+                    weights, deck, taken.in_words()));
   }
   contents.model = model->state_dict();
   contents.deck = assignment.deck;
@@ -74,7 +75,7 @@ ExitCode compare(const std::string& first, const std::string& second, double tol
 ExitCode print_latest(const std::string& folder) {
   const fs::path inner = fs::path(folder) / "checkpoints";
   const auto newest = newest_good_checkpoint(fs::is_directory(inner) ? inner : fs::path(folder));
-  if (!newest) throw CheckpointError("there is no good checkpoint in " + folder);
+  if (!newest) throw CheckpointError("no intact checkpoint in " + folder);
   train::write_stdout(newest->string() + "\n");
   return ExitCode::done;
 }
@@ -83,8 +84,9 @@ ExitCode export_weights(const std::string& checkpoint, const std::string& output
                         const std::string& format, bool hugging_face) {
   const std::string ending = format.empty() ? fs::path(output).extension().string() : "." + format;
   if (ending != ".h5" && ending != ".safetensors") {
-    throw InputError("--output " + output +
-                     " ends neither in .h5 nor in .safetensors: say --format h5 or safetensors");
+    throw InputError(
+        "--output " + output +
+        " ends neither in .h5 nor in .safetensors: add --format h5 or --format safetensors");
   }
   expect_not_replaced(checkpoint, output);
   auto contents = read_weights(checkpoint);

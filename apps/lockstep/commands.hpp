@@ -1,7 +1,7 @@
 #pragma once
-// What the utility's subcommands do. Each prints to stdout, returns the exit code, and throws
-// lockstep::Error for what the user has to mend; those that start MPI have said it themselves.
-// main.cpp alone knows the command line's grammar.
+// The commands of the utility. Each prints to stdout, returns the exit code, and throws
+// lockstep::Error for errors that the user can mend. Commands that start MPI print their errors
+// themselves. Only main.cpp knows the grammar of the command line.
 #include <string>
 #include <vector>
 
@@ -12,9 +12,9 @@
 
 namespace lockstep::utility {
 
-/// What the launch gave each rank, and what is wrong with it: bad_input if that would keep a run
-/// from starting. With a deck, also whether its run folder is shared and its gradients fit into
-/// shared memory. Starts MPI; collective.
+/// Checks the launch: cores, memory and libraries of each rank. Returns bad_input if a run could
+/// not start. With a deck, also checks that all ranks see the same run folder and that its
+/// gradients fit into shared memory. Starts MPI; collective.
 struct DoctorOptions {
   std::string deck;  ///< may be empty
   std::vector<std::string> overrides;
@@ -39,36 +39,37 @@ struct EvaluateOptions {
 };
 ExitCode evaluate(int argc, char** argv, const EvaluateOptions& options);
 
-/// Reads a deck and prints it resolved.
+/// Reads a deck and prints all its settings.
 ExitCode check_deck(const std::string& file, const std::vector<std::string>& overrides);
 
-/// Every table and key, in Markdown.
+/// Prints every table and key, in Markdown.
 ExitCode print_deck_reference();
 
-/// A deck of `program`, classify, regress or gpt, to begin with: every key that its kinds have,
-/// with its meaning. `kinds` are what the program's own are replaced by: {{"model", "mlp"}}.
+/// Prints a starting deck for `program` (classify, regress or gpt): every key of its kinds, with
+/// its meaning. `kinds` replaces the program's default kinds: {{"model", "mlp"}}.
 using ChosenKinds = std::vector<std::pair<std::string, std::string>>;
 ExitCode print_new_deck(const std::string& program, const ChosenKinds& kinds);
 
-/// The deck's model, layer by layer, and the memory of a training step.
+/// Prints the deck's model, layer by layer, and the memory of a training step.
 ExitCode describe_model(const std::string& file, const std::vector<std::string>& overrides);
 
-/// What checkpoints hold and who wrote them; every byte compared with its checksum.
+/// Prints the contents and origin of checkpoints; compares every byte with its checksum.
 ExitCode inspect_checkpoints(const std::vector<std::string>& files);
 ExitCode verify_checkpoints(const std::vector<std::string>& files);
-/// Exit code 1 if they differ.
+/// Returns exit code 1 if they differ.
 ExitCode compare(const std::string& first, const std::string& second, double tolerance);
-/// The newest checkpoint of a run folder, or of a folder of checkpoints, that verifies; 4 if none.
+/// Prints the newest intact checkpoint of a run folder or of a folder of checkpoints. Returns exit
+/// code 4 if there is none.
 ExitCode print_latest(const std::string& folder);
-/// `format` is "h5", "safetensors", or empty: as the output's name ends. With `hugging_face` under
-/// the names and layouts of its GPT2LMHeadModel.
+/// `format` is "h5", "safetensors", or empty: by the ending of the output's name. With
+/// `hugging_face` names and layouts are those of Hugging Face's GPT2LMHeadModel.
 ExitCode export_weights(const std::string& checkpoint, const std::string& output,
                         const std::string& format, bool hugging_face);
-/// Makes a checkpoint of weights. `deck` may be empty.
+/// Makes a checkpoint from weights. `deck` may be empty.
 ExitCode import_weights(const std::string& weights, const std::string& output,
                         const std::string& deck);
 
-/// The rings of flight recorders in a run folder, or in any other, and the verdict on them.
+/// Prints the flight recorders' rings in a run folder, or in any folder, and the verdict.
 ExitCode show_flight(const std::string& dir, bool json);
 
 /// How fast this machine is for all ranks together: collectives, memory, products; as JSON. Starts
@@ -82,7 +83,8 @@ ExitCode bench(int argc, char** argv, const BenchOptions& options);
 /// Measures a deck on several numbers of ranks, or compares two such studies. Starts no MPI.
 ExitCode scale(const scaling::Options& options);
 
-/// Starts a training, watches it, and starts it again on what is left or has come. Starts no MPI.
+/// Starts and watches a training. Restarts it on the remaining members after a failure, and on more
+/// when they come. Starts no MPI.
 ExitCode supervise(const elastic::Options& options);
 
 }  // namespace lockstep::utility

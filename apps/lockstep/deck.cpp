@@ -9,7 +9,7 @@
 namespace lockstep::utility {
 namespace {
 
-/// What a deck to begin with sets, by program.
+/// Settings of a starting deck, by program.
 DeckReference::Settings settings_of(const std::string& program) {
   if (program == "gpt") {
     return {{"run.dir", "\"runs/gpt\""},
@@ -70,7 +70,7 @@ DeckReference::Settings settings_of(const std::string& program) {
           {"optimizer.momentum", "0.5"}};
 }
 
-/// Another kind has other keys: the table's settings go with its kind.
+/// Another kind has other keys, so the table's settings are dropped with its kind.
 void replace_kind(DeckReference::Settings& settings, const std::string& table,
                   const std::string& kind) {
   std::erase_if(settings,
@@ -103,14 +103,14 @@ ExitCode print_deck_reference() {
 ExitCode print_new_deck(const std::string& program, const ChosenKinds& kinds) {
   DeckReference::Settings settings = settings_of(program);
   for (const auto& [table, kind] : kinds) replace_kind(settings, table, kind);
-  train::write_stdout(fmt::format(
-      "# A deck of {}. Keys behind a # have the value that is shown, unless they are set.\n"
-      "#   mpiexec -n 2 {} THIS_FILE\n{}",
-      program,
-      program == "gpt"      ? "gpt train"
-      : program == "fields" ? "regress"
-                            : program,
-      train::deck_reference().commented_deck(settings)));
+  train::write_stdout(
+      fmt::format("# A deck of {}. A key behind a # has the default shown there.\n"
+                  "#   mpiexec -n 2 {} THIS_FILE\n{}",
+                  program,
+                  program == "gpt"      ? "gpt train"
+                  : program == "fields" ? "regress"
+                                        : program,
+                  train::deck_reference().commented_deck(settings)));
   return ExitCode::done;
 }
 

@@ -22,19 +22,19 @@ namespace {
 
 using Rings = std::vector<FlightRing>;
 
-/// Of the newest job, if the folder holds several.
+/// Rings of the newest job, if the folder holds several.
 Rings newest_job(Rings rings) {
   std::map<std::uint64_t, double> starts;
   for (const FlightRing& ring : rings) starts[ring.job] = std::max(starts[ring.job], ring.start_s);
   if (starts.size() < 2) return rings;
   const auto newest = std::ranges::max_element(starts, {}, [](const auto& s) { return s.second; });
-  std::fprintf(stderr, "lockstep: %zu jobs have rings there; this is the newest\n", starts.size());
+  std::fprintf(stderr, "lockstep: %zu jobs have rings there; showing the newest\n", starts.size());
   std::erase_if(rings, [&](const FlightRing& ring) { return ring.job != newest->first; });
   return rings;
 }
 
 Rings collect(const fs::path& dir) {
-  if (!fs::is_directory(dir)) throw InputError(fmt::format("{} is no folder", dir.string()));
+  if (!fs::is_directory(dir)) throw InputError(fmt::format("{} is not a folder", dir.string()));
   Rings rings = read_flight_rings(dir);
   for (const fs::path& flight : {dir, dir / "flight"}) {
     if (rings.empty() && flight != dir && fs::is_directory(flight)) {
@@ -44,13 +44,12 @@ Rings collect(const fs::path& dir) {
   }
   if (rings.empty()) {
     throw InputError(fmt::format(
-        "{} holds no rings of a flight recorder. Name a run folder, or the folder of "
-        "the node where they lie (flight.dir; by default $TMPDIR, else /dev/shm); a run "
-        "that ends well leaves none.",
+        "{} holds no flight recorder rings. Name a run folder, or the node's folder of rings "
+        "(flight.dir; by default $TMPDIR, else /dev/shm). A run that ends well leaves none.",
         dir.string()));
   }
   rings = newest_job(std::move(rings));
-  // Of two copies of a ring, the one of which somebody knew more.
+  // Of two copies of a ring, the one observed last stays.
   std::ranges::sort(rings, [](const FlightRing& a, const FlightRing& b) {
     return std::pair(a.rank, -a.observed_s) < std::pair(b.rank, -b.observed_s);
   });
@@ -64,7 +63,7 @@ std::string name_of(const FlightCall* call) { return call ? call->what : "-"; }
 
 std::string doing(const FlightRing& ring) {
   if (!ring.last_words.empty()) return "gave up";
-  return ring.observed == ProcessState::unknown ? "was not looked at" : words(ring.observed);
+  return ring.observed == ProcessState::unknown ? "not checked" : words(ring.observed);
 }
 
 std::string table_of(const Rings& rings) {

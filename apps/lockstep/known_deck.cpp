@@ -15,7 +15,7 @@ namespace {
 
 std::unique_ptr<train::Task> make_known_task(Deck& deck) {
   const train::TaskOptions options = train::read_task_options(deck);
-  check_nothing_unknown(deck);  // before data are looked for
+  check_nothing_unknown(deck);  // before data are loaded
   switch (target_kind(options.data)) {
     case TargetKind::values:
       return std::make_unique<train::Regression>(deck);
@@ -39,9 +39,8 @@ void check_nothing_unknown(const Deck& deck) {
     deck.check_all_read();
   } catch (const InputError& error) {
     throw InputError(
-        fmt::format("{}\nlockstep knows the decks of classify, regress and gpt; a program of your "
-                    "own looks at its "
-                    "deck itself: PROGRAM DECK --dry-run, --describe or --doctor.",
+        fmt::format("{}\nlockstep reads the decks of classify, regress and gpt. A program of your "
+                    "own checks its deck itself: PROGRAM DECK --dry-run, --describe or --doctor.",
                     error.what()));
   }
 }

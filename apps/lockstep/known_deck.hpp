@@ -1,5 +1,5 @@
 #pragma once
-// Decks as the bundled applications read them.
+// Reads decks as the bundled applications do.
 #include <string>
 #include <vector>
 
@@ -7,17 +7,17 @@
 
 namespace lockstep::utility {
 
-/// Reads a deck of classify or of regress, and loads its data. Which of the two: regress fits
-/// targets that are floating-point numbers, which only an HDF5 file can have. Throws InputError;
-/// for a table or key that neither knows, with a hint at the program that may.
+/// Reads a deck of classify or regress, and loads its data. Targets that are floating-point
+/// numbers, which only an HDF5 file can have, mean regress. Throws InputError; an unknown table or
+/// key gives a hint at the program that may know it.
 [[nodiscard]] train::Assignment read_known_deck(const std::string& file,
                                                 const std::vector<std::string>& overrides);
 
-/// The same without loading data: the deck of a run, all of it read.
+/// The same without loading data: the deck of a run, read completely.
 [[nodiscard]] Deck check_known_deck(const std::string& file,
                                     const std::vector<std::string>& overrides);
 
-/// That hint, for a deck whose known tables have been read.
+/// The hint for a deck whose known tables have been read.
 void check_nothing_unknown(const Deck& deck);
 
 }  // namespace lockstep::utility

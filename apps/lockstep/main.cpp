@@ -1,4 +1,4 @@
-// The utility beside the training programs: uses trained networks, looks at decks, models,
+// The utility beside the training programs: runs trained networks; inspects decks, models,
 // checkpoints and the launch.
 #include <fmt/format.h>
 
@@ -24,18 +24,20 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
   const auto count = [&](const char* name, int& value, const char* help) {
     return command->add_option(name, value, help)->check(CLI::NonNegativeNumber);
   };
-  count("--min", options.min, "ranks, at least")->capture_default_str();
-  count("--max", options.max, "ranks, at most")->required();
-  count("--restarts", options.restarts, "failures that are answered with a restart")
+  count("--min", options.min, "minimum number of ranks")->capture_default_str();
+  count("--max", options.max, "maximum number of ranks")->required();
+  count("--restarts", options.restarts, "maximum number of restarts after failures")
       ->capture_default_str();
-  seconds("--within", options.within, "failures that are longer ago do not count; 0: all count");
-  seconds("--rejoin", options.rejoin, "for so long a lost slot or host is not used");
-  seconds("--settle", options.settle, "a change of members counts once it has stayed so long");
-  seconds("--wait", options.wait, "for --min slots, at most");
-  seconds("--hang-after", options.hang_after,
-          "without a sign of life a run is ended; 0: comm.timeout of the deck and a minute");
+  seconds("--within", options.within,
+          "seconds after which a failure no longer counts; 0: all count");
+  seconds("--rejoin", options.rejoin, "seconds for which a lost slot or host is not used");
+  seconds("--settle", options.settle, "seconds after which a change of members counts");
+  seconds("--wait", options.wait, "maximum seconds to wait for --min slots");
+  seconds(
+      "--hang-after", options.hang_after,
+      "seconds without a sign of life after which a run is ended; 0: the deck's comm.timeout + 60");
   seconds("--save-within", options.save_within,
-          "ranks that were asked to save and end are killed after so long");
+          "seconds after which ranks that were asked to save and end are killed");
   command->add_option("--dir", options.dir,
                       "for a program without a deck: folder of elastic.jsonl; default: "
                       "runs/PROGRAM");
@@ -44,10 +46,11 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
       ->type_name("N");
   command->add_option("--members", options.members,
                       "file of lines HOST SLOTS, which may change; default: the Slurm allocation, "
-                      "else --max slots here");
-  command->add_option("--launcher", options.launcher,
-                      "default: srun in a Slurm allocation, else mpiexec (MPICH's)");
-  command->add_option("COMMAND", options.command, "behind --: program and arguments")
+                      "else --max slots on this machine");
+  command->add_option(
+      "--launcher", options.launcher,
+      "launcher command; default: srun in a Slurm allocation, else MPICH's mpiexec");
+  command->add_option("COMMAND", options.command, "after --: program and arguments")
       ->required()
       ->expected(-1);
 }
@@ -121,9 +124,9 @@ int main(int argc, char** argv) {
   namespace utility = lockstep::utility;
   using lockstep::ExitCode;
   CLI::App cli(
-      "Uses trained networks; looks at decks, models, checkpoints and the launch of a Lockstep "
-      "job. A program with a task "
-      "of its own looks at its decks itself: PROGRAM DECK --describe, --doctor or --dry-run.",
+      "Run trained networks; inspect the decks, models, checkpoints and launch of a Lockstep job. "
+      "A program with a task of its own inspects its decks itself: PROGRAM DECK --describe, "
+      "--doctor or --dry-run.",
       "lockstep");
   cli.set_version_flag("--version", fmt::format("lockstep {}", lockstep::version()));
   cli.require_subcommand(1);
@@ -151,37 +154,37 @@ int main(int argc, char** argv) {
   };
 
   utility::DoctorOptions examination;
-  auto* doctor = add(&cli, "doctor", "what the launch gave each rank, and what is wrong with it",
+  auto* doctor = add(&cli, "doctor", "check the launch: cores, memory and libraries of each rank",
                      [&] { return utility::doctor(argc, argv, examination); });
-  doctor->add_option("DECK", examination.deck,
-                     "a deck of classify, regress or gpt, to be looked at too");
+  doctor->add_option("DECK", examination.deck, "a deck of classify, regress or gpt to check too");
   takes_overrides(doctor, examination.overrides);
   doctor->add_flag("--json", examination.json, "one JSON object instead of text");
 
   utility::PredictOptions prediction;
-  auto* predict = add(&cli, "predict", "what a trained network says of the samples of a file",
+  auto* predict = add(&cli, "predict", "run a trained network on the samples in a file",
                       [&] { return utility::predict(argc, argv, prediction); });
   predict->add_option("RUN", prediction.source, "a run folder, or a checkpoint")->required();
   predict->add_option("--input", prediction.input, "samples: FILE or FILE:NAME")->required();
   predict->add_option("--output", prediction.output, "a new file: FILE or FILE:NAME")->required();
   predict->add_flag("--allow-external", prediction.allow_external,
-                    "samples may stand in other files than an HDF5 input: data.allow_external");
+                    "an HDF5 input may refer to samples in other files: data.allow_external");
 
   utility::EvaluateOptions evaluation;
-  auto* evaluate = add(&cli, "evaluate", "loss and metrics of a trained network on other data",
-                       [&] { return utility::evaluate(argc, argv, evaluation); });
+  auto* evaluate =
+      add(&cli, "evaluate", "compute loss and metrics of a trained network on other data",
+          [&] { return utility::evaluate(argc, argv, evaluation); });
   evaluate->add_option("RUN", evaluation.source, "a run folder, or a checkpoint")->required();
   evaluate->add_option("--data", evaluation.data,
-                       "HDF5 file, or folder of IDX files; default: the test set of the run");
+                       "HDF5 file or folder of IDX files; default: the run's test set");
   takes_overrides(evaluate, evaluation.overrides);
   evaluate->add_flag("--json", evaluation.json, "one JSON object instead of text");
 
-  auto* deck = cli.add_subcommand("deck", "input decks")->require_subcommand(1);
-  takes_deck(add(deck, "check", "read a deck, print it resolved, or say what is wrong",
+  auto* deck = cli.add_subcommand("deck", "make and check input decks")->require_subcommand(1);
+  takes_deck(add(deck, "check", "check a deck: print all its settings, or its errors",
                  [&] { return utility::check_deck(files.front(), overrides); }));
-  add(deck, "reference", "every table and key, in Markdown", utility::print_deck_reference);
+  add(deck, "reference", "print every table and key, in Markdown", utility::print_deck_reference);
   utility::ChosenKinds kinds;
-  auto* new_deck = add(deck, "new", "print a commented deck to begin with",
+  auto* new_deck = add(deck, "new", "print a commented starting deck",
                        [&] { return utility::print_new_deck(files.front(), kinds); });
   new_deck
       ->add_option("PROGRAM", files,
@@ -193,63 +196,68 @@ int main(int argc, char** argv) {
     new_deck->add_option_function<std::string>(
         fmt::format("--{}", table),
         [&kinds, table](const std::string& kind) { kinds.emplace_back(table, kind); },
-        fmt::format("{}.kind in place of the program's", table));
+        fmt::format("{}.kind of the deck, instead of the program's default", table));
   }
 
-  auto* model = cli.add_subcommand("model", "networks")->require_subcommand(1);
-  takes_deck(add(model, "describe", "a deck's layers: shapes, parameters, FLOPs, memory",
+  auto* model = cli.add_subcommand("model", "inspect networks")->require_subcommand(1);
+  takes_deck(add(model, "describe", "print a deck's layers: shapes, parameters, FLOPs, memory",
                  [&] { return utility::describe_model(files.front(), overrides); }));
 
-  auto* checkpoint = cli.add_subcommand("checkpoint", "checkpoint files")->require_subcommand(1);
-  takes_checkpoints(add(checkpoint, "inspect", "what a checkpoint holds and who wrote it",
+  auto* checkpoint =
+      cli.add_subcommand("checkpoint", "inspect, compare and convert checkpoint files")
+          ->require_subcommand(1);
+  takes_checkpoints(add(checkpoint, "inspect", "print a checkpoint's contents and origin",
                         [&] { return utility::inspect_checkpoints(files); }));
   takes_checkpoints(add(checkpoint, "verify",
                         "compare every byte with its checksum; exit 4 if one is wrong",
                         [&] { return utility::verify_checkpoints(files); }));
   double tolerance = 0;
-  auto* diff = add(checkpoint, "diff", "which tensors differ, and by how much; exit 1 if any does",
-                   [&] { return utility::compare(files.at(0), files.at(1), tolerance); });
-  diff->add_option("FILE", files, "two checkpoints, or files of weights")->required()->expected(2);
-  diff->add_option("--tolerance", tolerance, "elements that are so near are equal (0: same bits)")
+  auto* diff =
+      add(checkpoint, "diff", "print the tensors that differ, and by how much; exit 1 if any does",
+          [&] { return utility::compare(files.at(0), files.at(1), tolerance); });
+  diff->add_option("FILE", files, "two checkpoints or files of weights")->required()->expected(2);
+  diff->add_option("--tolerance", tolerance,
+                   "largest difference of elements that count as equal (0: same bits)")
       ->check(lockstep::number_within(0, std::numeric_limits<double>::infinity()));
-  add(checkpoint, "latest", "print the newest good checkpoint of a run; exit 4 if there is none",
+  add(checkpoint, "latest", "print the newest intact checkpoint of a run; exit 4 if there is none",
       [&] { return utility::print_latest(files.front()); })
-      ->add_option("DIR", files, "a run folder, or a folder of checkpoints")
+      ->add_option("DIR", files, "a run folder or a folder of checkpoints")
       ->required()
       ->expected(1);
   std::string output, format, deck_of_weights;
   bool hugging_face = false;
   auto* export_command =
-      add(checkpoint, "export", "a checkpoint's weights for other programs",
+      add(checkpoint, "export", "write a checkpoint's weights for other programs",
           [&] { return utility::export_weights(files.front(), output, format, hugging_face); });
   export_command->add_option("FILE", files, "a checkpoint")->required()->expected(1);
   export_command->add_option("-o,--output", output, "the new file")->required();
-  export_command->add_option("--format", format, "default: as the output's name ends")
+  export_command->add_option("--format", format, "default: by the ending of the output's name")
       ->check(CLI::IsMember({"h5", "safetensors"}));
   export_command->add_flag("--hugging-face", hugging_face,
-                           "of a gpt: as Hugging Face's GPT2LMHeadModel has its weights");
+                           "gpt only: names and layouts of Hugging Face's GPT2LMHeadModel");
   auto* import_command =
-      add(checkpoint, "import", "a checkpoint of other programs' weights, without optimizer state",
+      add(checkpoint, "import",
+          "make a checkpoint from other programs' weights, without optimizer state",
           [&] { return utility::import_weights(files.front(), output, deck_of_weights); });
-  import_command->add_option("FILE", files, "safetensors, or HDF5 with a data set a tensor")
+  import_command->add_option("FILE", files, "safetensors, or HDF5 with one data set per tensor")
       ->required()
       ->expected(1);
   import_command->add_option("-o,--output", output, "the new checkpoint, .h5")->required();
   import_command->add_option(
       "--deck", deck_of_weights,
-      "deck of the model, whose data tell shapes and units: the checkpoint can predict");
+      "deck of the model; its data give shapes and units, so that the checkpoint can predict");
 
   bool flight_json = false;
   auto* flight =
-      add(&cli, "flight", "what each rank of a run did last, and who keeps it from going on",
+      add(&cli, "flight", "print each rank's last calls, and the ranks that block the run",
           [&] { return utility::show_flight(files.front(), flight_json); });
-  flight->add_option("DIR", files, "a run folder, or a folder of rings")->required()->expected(1);
+  flight->add_option("DIR", files, "a run folder or a folder of rings")->required()->expected(1);
   flight->add_flag("--json", flight_json, "one JSON object instead of text");
 
   lockstep::elastic::Options supervision;
   add_elastic(add(&cli, "elastic",
-                  "start a training, and start it again on what is left when ranks or nodes fail "
-                  "or come: lockstep elastic --max 4 -- classify DECK",
+                  "start a training, and restart it when ranks or nodes fail or join: lockstep "
+                  "elastic --max 4 -- classify DECK",
                   [&] { return utility::supervise(supervision); }),
               supervision);
 

@@ -22,7 +22,7 @@
 namespace lockstep::utility {
 namespace {
 
-/// On the ranks of the job, each with the math threads of the cores it owns.
+/// Runs `action` on the job's ranks, each with one math thread per core it owns.
 ExitCode on_ranks(int argc, char** argv,
                   const std::function<std::string(const std::shared_ptr<ProcessGroup>&)>& work) {
   train::expect_file_size();
@@ -37,7 +37,7 @@ ExitCode on_ranks(int argc, char** argv,
       });
 }
 
-/// A list a class: how often it was taken for each.
+/// Per class, the number of samples predicted as that class.
 std::vector<std::vector<std::int64_t>> rows_of(const train::Confusion& confusion) {
   std::vector<std::vector<std::int64_t>> rows;
   for (std::int64_t c = 0; c < confusion.classes(); ++c) {
@@ -72,8 +72,8 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     if (done.not_finite > 0 && group->rank() == 0) {
       log(LogLevel::warning,
           fmt::format(
-              "the predictions of {} of {} samples are not finite numbers, first of sample "
-              "{}{}: inputs or weights are too large for f32",
+              "the predictions of {} of {} samples are not finite, first at sample {}{}: inputs or "
+              "weights are too large for f32",
               done.not_finite, done.samples, done.first_not_finite,
               predictor->signature().classes() > 0 ? "; their class is written as -1" : ""));
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Where the rings of a run's flight recorders are.
+// Locates the flight recorder rings of a run.
 #include <filesystem>
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace lockstep::utility {
 
-/// Adds rings that never reached the run folder, because the launcher ended the ranks: still where
-/// flight/where says, if this is one of the job's nodes.
+/// Adds rings that never reached the run folder because the launcher ended the ranks. flight/where
+/// names their folder, which must be on this node.
 void add_left_behind(const std::filesystem::path& flight, std::vector<FlightRing>& rings);
 
 }  // namespace lockstep::utility

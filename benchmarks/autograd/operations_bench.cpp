@@ -1,9 +1,9 @@
-// Operations one by one, forward and backward, on one thread, at sizes as networks have them.
-// benchmarks/pytorch/operations.py is its counterpart, benchmarks/compare_operations.sh runs both.
+// Single operations, forward and backward, on one thread, with sizes of real networks.
+// benchmarks/pytorch/operations.py is its counterpart; benchmarks/compare_operations.sh runs both.
 //   build/release/benchmarks/autograd/autograd.operations_bench [SECONDS]
 //
-// Prints a line an operation: its name, microseconds of the forward (which records) and of the
-// backward, the least of many calls within SECONDS (0.1).
+// Prints one line per operation: its name, microseconds of the forward (which records) and of the
+// backward, the smallest of many calls within SECONDS (0.1).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

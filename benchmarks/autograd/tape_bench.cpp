@@ -1,4 +1,4 @@
-// What the tape itself costs: operations on a single number, so that kernels hardly count. The
+// The cost of the tape itself: operations on a single number, so that kernels hardly count. The
 // argument is the number of operations; items are operations, each recorded and differentiated.
 #include <benchmark/benchmark.h>
 
@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-/// y = x + 1 + 1 ...: one input each, gradients are passed on without a copy.
+/// y = x + 1 + 1 ...: one input each; gradients are passed on without a copy.
 void chain(benchmark::State& state) {
   const Variable x(Tensor::zeros({1}), true);
   for (auto _ : state) {

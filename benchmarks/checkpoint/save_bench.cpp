@@ -1,5 +1,5 @@
-// Saving and loading a replicated state of f32, of LOCKSTEP_BENCH_MIB MiB (128), and what that is
-// to be held against:
+// Saving and loading a replicated state of f32, of LOCKSTEP_BENCH_MIB MiB (128), and reference
+// measurements:
 //   save            a synchronous save, in turn with plain writes of the same bytes (each rank its
 //                   half by pwrite into one file, fsync, rename), and its speed as a part of theirs
 //   async_blocked   what a step waits for an asynchronous save
@@ -35,7 +35,7 @@ std::int64_t state_bytes() {
   return (mib ? std::stoll(mib) : 128) << 20;
 }
 
-/// Of this rank.
+/// Bytes of this rank.
 std::int64_t share_bytes() { return state_bytes() / bench::world().size(); }
 
 std::filesystem::path path() {
@@ -44,7 +44,7 @@ std::filesystem::path path() {
          "lockstep-save-bench.h5";
 }
 
-/// Eight tensors, as of a model.
+/// Eight tensors, as in a model.
 const CheckpointContents& contents() {
   static const CheckpointContents all = [] {
     CheckpointContents made;
@@ -62,7 +62,7 @@ void end(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state_bytes());
 }
 
-/// The same bytes in one file, each rank its share.
+/// Writes the same bytes to one file, each rank its share.
 void write_plainly(const Tensor& mine) {
   auto& world = bench::world();
   std::optional<AtomicFile> target;
@@ -116,7 +116,7 @@ void copy(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state_bytes());
 }
 
-/// The same tensors, each rank its rows.
+/// The same tensors, each rank with its rows.
 const CheckpointContents& sharded_contents() {
   static const CheckpointContents all = [] {
     CheckpointContents made;
@@ -132,7 +132,7 @@ const CheckpointContents& sharded_contents() {
   return all;
 }
 
-/// In place, as a training does; `mine` says what each rank has.
+/// In place, as a training does; `mine` is each rank's state.
 void load(benchmark::State& state, const CheckpointContents& (*mine)()) {
   CheckpointWriter().save(bench::world(), path(), mine());
   for (auto _ : state) {

@@ -1,6 +1,6 @@
-// Every collective and a message, from 4 B to 64 MiB, three ways in turn: ours on ordinary tensors
-// ("private"), ours on tensors of shared_buffer ("shared"), and MPI's blocking call on the former's
-// bytes ("mpi"). "bytes" is what nccl-tests calls the size: the tensor of all_reduce, broadcast,
+// Every collective and a message, from 4 B to 64 MiB, three ways in turn: Lockstep's on ordinary
+// tensors ("private"), Lockstep's on tensors of shared_buffer ("shared"), and MPI's blocking call
+// on the former's bytes ("mpi"). "bytes" is nccl-tests' size: the tensor of all_reduce, broadcast,
 // reduce and send_recv, the larger of the two tensors of the others.
 //   mpiexec -n 2 -bind-to core build/release/benchmarks/comm/comm.collectives_bench
 //       [--benchmark_filter=all_reduce] [--benchmark_out=FILE]
@@ -24,7 +24,7 @@ struct Buffers {
   Tensor input, output;
 };
 
-/// Memory that all benchmarks use in turn; shared memory stays until the group is closed.
+/// Memory used by all benchmarks in turn; shared memory stays until the group is closed.
 const Buffers& arena(bool shared) {
   const auto make = [](bool in_shared) {
     auto& world = bench::world();
@@ -55,7 +55,7 @@ enum class Kind {
   send_recv
 };
 
-/// Bus bandwidth's factor: the bytes that the busiest link must carry, over the size. NVIDIA/
+/// Factor of the bus bandwidth: the bytes that the busiest link must carry, over the size. NVIDIA/
 /// nccl-tests, doc/PERFORMANCE.md; derived in docs/reference/performance.md.
 double bus_factor(Kind kind, double n) {
   switch (kind) {
@@ -116,7 +116,7 @@ void ours(Kind kind, const Buffers& t) {
   }
 }
 
-// MPI has no bfloat16: what a user of MPI writes instead.
+// MPI has no bfloat16: the code of an MPI user instead.
 void add_bf16(void* in, void* in_out, int* count, MPI_Datatype* /*type*/) {
   const auto* a = static_cast<const BFloat16*>(in);
   auto* b = static_cast<BFloat16*>(in_out);
@@ -176,7 +176,7 @@ void raw_mpi(Kind kind, const Buffers& t, const MpiWords& words) {
   }
 }
 
-/// What memory allows an all_reduce: a = b = a + b. Each rank's two halves of `bytes` make all
+/// The memory limit of an all_reduce: a = b = a + b. Each rank's two halves of `bytes` make all
 /// ranks together read and write as much as an all_reduce of `bytes` does.
 void add_both(const Buffers& memory, std::int64_t bytes) {
   auto* a = static_cast<float*>(memory.input.data());

@@ -1,4 +1,4 @@
-// What the flight recorder adds to every operation: its start and its end, with a label.
+// The flight recorder's overhead per operation: its start and its end, with a label.
 #include <vector>
 
 #include <benchmark/benchmark.h>

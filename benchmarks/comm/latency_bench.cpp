@@ -1,5 +1,5 @@
-// What small things cost: one 4-byte all_reduce at a time, also with more ranks than cores, with
-// and without the contract check; a message there and back; and making a group.
+// Latencies: one 4-byte all_reduce at a time, also with more ranks than cores, with and without the
+// contract check; a message there and back; and making a group.
 //   mpiexec -n 8 build/release/benchmarks/comm/comm.latency_bench
 #include <mpi.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// The q-quantile of a rank's calls, each timed alone, in microseconds; of the slowest rank.
+/// The q-quantile of a rank's calls, each timed separately, in microseconds; on the slowest rank.
 class Latencies {
  public:
   template <class Call>
@@ -74,7 +74,7 @@ void contract(benchmark::State& state) {
   unchecked->close();
 }
 
-/// Of so many bytes, between ranks 0 and 1.
+/// A message of this size, between ranks 0 and 1.
 void there_and_back(benchmark::State& state) {
   const auto t = Tensor::zeros({state.range(0)}, DType::u8);
   const int bytes = static_cast<int>(t.numel()), rank = bench::world().rank(), peer = 1 - rank;

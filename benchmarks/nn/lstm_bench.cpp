@@ -1,7 +1,7 @@
 // A step of the LSTM of PyTorch's model-parallel RNN tutorial (2 layers of 200, 35 steps, batch 20,
 // f32): forward and backward with gradients of the input and of all parameters, on one thread.
-// FLOPS counts 2 operations for each multiply-add of the products. PyTorch took 26.9 ms for the
-// same on one core of 190 GFLOP/s ("nn.model_step_bench peak").
+// FLOPS counts 2 operations per multiply-add of the products. PyTorch took 26.9 ms for the same on
+// one core of 190 GFLOP/s ("nn.model_step_bench peak").
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -4,9 +4,9 @@
 //   build/release/benchmarks/nn/nn.model_step_bench MODEL BATCH [SECONDS]
 //   build/release/benchmarks/nn/nn.model_step_bench peak
 //
-// Prints a line: samples/s by the median step, parameters, floating-point operations a sample and
-// step, the memory by which the process grew at its peak. "peak" prints the core's f32 operations
-// a second. With PRECISION=bf16 in the environment products and convolutions are of bf16.
+// Prints one line: samples/s by the median step, parameters, floating-point operations per sample
+// and step, the memory by which the process grew at its peak. "peak" prints the core's f32
+// operations per second. With PRECISION=bf16 in the environment products and convolutions use bf16.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -41,14 +41,14 @@ double memory_mib(const std::string& name) {
   throw Error("/proc/self/status has no line " + name);
 }
 
-/// From now on VmHWM is the peak since now.
+/// Resets VmHWM: the peak from now on.
 void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << 5; }
 
-/// Multiply-adds in as many registers as hide their latency, two operations each.
+/// Multiply-adds in enough registers to hide their latency, two operations each.
 double peak_flops() {
   constexpr int accumulators = simd::registers - 4;
   double best = 0;
-  for (int round = 0; round < 200; ++round) {  // a millisecond each: some are not disturbed
+  for (int round = 0; round < 200; ++round) {  // a millisecond each: some run undisturbed
     simd::Floats sums[accumulators];
     for (int a = 0; a < accumulators; ++a) sums[a] = simd::broadcast(static_cast<float>(a));
     simd::Floats x = simd::broadcast(0.999F), y = simd::broadcast(1e-3F);
@@ -61,7 +61,7 @@ double peak_flops() {
     const double seconds = seconds_since(start);
     float total = 0;
     for (const auto& sum : sums) total += simd::sum(sum);
-    if (total == 0.5F) std::puts("");  // so that the loop is not dropped
+    if (total == 0.5F) std::puts("");  // so that the loop is not optimised away
     best = std::max(best, 2.0 * repeats * accumulators * simd::width / seconds);
   }
   return best;
@@ -77,8 +77,8 @@ Problem problem_of(const std::string& model) {
   return {{.kind = nn::ModelKind::named(model)}, colours ? Shape{3, 32, 32} : Shape{1, 28, 28}};
 }
 
-/// Forward, and the same again for the weights' and for the inputs' gradients; the first layer's
-/// input needs none.
+/// Forward, and the same again for the gradients of the weights and of the inputs; the first
+/// layer's input needs none.
 double step_flops_a_sample(nn::Module& model, const Shape& sample) {
   double total = 0, first = 0;
   for (const auto& layer : nn::describe_layers(model, sample)) {
@@ -119,7 +119,7 @@ void measure(const std::string& name, std::int64_t batch, double seconds) {
   set_math_threads(1);
   const Problem problem = problem_of(name);
   nn::manual_seed(1);
-  // The libraries' code, which is loaded at first use, is no step's memory.
+  // The libraries' code, loaded at first use, is not a step's memory.
   train(*nn::convnet({1, 28, 28}, 10), {1, 28, 28}, 10, 0.0);
   const double before = memory_mib("VmRSS");
   reset_peak_memory();

@@ -1,11 +1,11 @@
 // Optimizer updates on one core.
 //
 // adam/large: parameters far larger than the caches (64 MiB, f32). Each iteration times the update
-// and then a plain loop over arrays of the same size that are read and written in the same way: p,
-// m, v read and written, g read. GB/s count each byte that is read and each that is written;
-// `of_plain` is the update's share of the plain loop's GB/s in the same run.
+// and then a plain loop over arrays of the same size with the same accesses: p, m, v read and
+// written, g read. GB/s count each byte read and each byte written; `of_plain` is the update's GB/s
+// relative to the plain loop's in the same run.
 //
-// step/...: a whole step() of a model's parameters, apart in memory or neighbours, as
+// step/...: a whole step() of a model's parameters, scattered in memory or neighbours, as
 // `neighbours` = 0 or 1; its argument is the optimizer.
 #include <benchmark/benchmark.h>
 
@@ -68,7 +68,7 @@ void adam_large(benchmark::State& state) {
 }
 BENCHMARK(adam_large)->Name("adam/large")->UseManualTime();
 
-/// By their numbers in the names of benchmarks, as they always were.
+/// Numbered as in the established names of the benchmarks.
 optim::OptimizerKind kind_of(std::int64_t number) {
   if (number == 1) return optim::AdamOptions();
   if (number == 4) return optim::LambOptions();

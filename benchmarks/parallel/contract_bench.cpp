@@ -1,4 +1,4 @@
-// What the contract check costs a training step: the ConvNet on random numbers of Fashion-MNIST's
+// The contract check's cost in a training step: the ConvNet on random numbers of Fashion-MNIST's
 // shape, forward, loss, backward with its all-reduces, SGD; the batch is divided over the ranks.
 //   mpiexec -n 2 -bind-to core build/release/benchmarks/parallel/parallel.contract_bench
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// What DistributedDataParallel itself costs: a step of a lone rank beside the same step without it,
-// and making one of 10,000 parameters, of 1 rank and as one of 4,096.
+// The cost of DistributedDataParallel itself: a step of a single rank beside the same step without
+// it, and constructing one with 10,000 parameters, for 1 rank and as one of 4,096.
 //   mpiexec -n 1 -bind-to core build/release/benchmarks/parallel/parallel.ddp_bench
 #include <mpi.h>
 
@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// 128 random images a step.
+/// 128 random images per step.
 struct Images {
   Images() : pixels(Tensor::empty({128, 1, 28, 28})), labels(Tensor::empty({128}, DType::i64)) {
     std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same numbers in every run

@@ -85,7 +85,7 @@ def main():
         for text in steps:
             try:
                 measure(mode, device, seconds, text)
-            except Exception as error:  # the others are still to be had
+            except Exception as error:  # the others can still be measured
                 failed += 1
                 print(f"{mode} {text}: {type(error).__name__}: {error}", file=sys.stderr)
     sys.exit(1 if failed else 0)

@@ -140,10 +140,10 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     make, sample = MODELS[name]
-    train(ConvNet, (1, 28, 28), 10, 0.0)  # PyTorch loads most of its code at first use: that is no step's memory
+    train(ConvNet, (1, 28, 28), 10, 0.0)  # PyTorch loads most of its code at first use: that is not a step's memory
     before = memory_mib("VmRSS")
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # from now on VmHWM is the peak since now
+        file.write("5")  # VmHWM is the peak from now on
     speed, parameters, loss = train(make, sample, batch, seconds)
     growth = memory_mib("VmHWM") - before
     print(f"samples/s {speed:.1f} parameters {parameters} memory_mib {growth:.1f} loss {loss:.4f}")

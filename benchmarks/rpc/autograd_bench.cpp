@@ -1,5 +1,5 @@
-// A training step's forward and backward through a Linear(256, 256) on another rank, batch 32: what
-// torch.distributed.rpc's users call "one remote layer".
+// A training step's forward and backward through a Linear(256, 256) on another rank, batch 32: "one
+// remote layer" for users of torch.distributed.rpc.
 //   mpiexec -n 2 build/release/benchmarks/rpc/rpc.autograd_bench
 #include <mpi.h>
 

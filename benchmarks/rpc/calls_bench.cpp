@@ -1,6 +1,6 @@
-// What remote calls cost between ranks 0 and 1: an echo while the callee is awake, one from idle
-// beside the waking alone, calls a second that nobody waits for one by one, and tensors there and
-// back beside MPI's own ping-pong of as many bytes.
+// The cost of remote calls between ranks 0 and 1: an echo while the callee polls, one from idle
+// beside the wake-up alone, calls per second without waiting for each, and tensors there and back
+// beside MPI's own ping-pong of as many bytes.
 //   mpiexec -n 2 build/release/benchmarks/rpc/rpc.calls_bench
 #include <linux/futex.h>
 #include <mpi.h>
@@ -29,7 +29,7 @@ Tensor echo_tensor(const Tensor& t) { return t; }
 LOCKSTEP_RPC(echo_number);
 LOCKSTEP_RPC(echo_tensor);
 
-/// Every rank a worker, for the life of a benchmark; `body` on rank 0 only.
+/// Every rank is a worker during a benchmark; `body` runs on rank 0 only.
 template <class Body>
 void as_workers(const Body& body) {
   rpc::init("worker" + std::to_string(bench::world().rank()), bench::world());
@@ -90,8 +90,8 @@ void echo_from_idle(benchmark::State& state) {
   }
 }
 
-/// What of that is the system's: rank 1 sleeps, is woken (futex), and answers by a word in shared
-/// memory, for which rank 0 waits awake.
+/// The system's part of that: rank 1 sleeps, is woken (futex), and answers by a word in shared
+/// memory, which rank 0 polls.
 void wake_from_idle(benchmark::State& state) {
   using Word = std::atomic<std::uint32_t>;
   struct Words {
@@ -136,7 +136,7 @@ void wake_from_idle(benchmark::State& state) {
   }
 }
 
-/// In rounds of so many, whose answers are awaited together.
+/// In rounds of this many calls, whose answers are awaited together.
 void calls_a_second(benchmark::State& state) {
   const int many = static_cast<int>(state.range(0));
   constexpr int rounds = 100;
@@ -163,8 +163,8 @@ void calls_a_second(benchmark::State& state) {
 void tensor_there_and_back(benchmark::State& state) {
   const std::int64_t bytes = state.range(0);
   const auto t = Tensor::zeros({bytes}, DType::u8);
-  // So many that they outlast what the system does with threads that have just begun: 500 calls of
-  // 1 KiB would take 2 ms.
+  // Enough to outlast the system's start-up effects for new threads: 500 calls of 1 KiB would take
+  // 2 ms.
   const int calls = bytes > (1 << 22) ? 10 : bytes > (1 << 17) ? 500 : 5000;
   const int rank = bench::world().rank(), n = static_cast<int>(bytes);
   for (auto _ : state) {
@@ -189,7 +189,7 @@ void tensor_there_and_back(benchmark::State& state) {
   }
 }
 
-/// Of an own value: no messages.
+/// Of a rank's own value: no messages.
 void reference_made_and_dropped(benchmark::State& state) {
   constexpr int many = 100000;
   for (auto _ : state) {

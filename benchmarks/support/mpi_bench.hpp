@@ -8,12 +8,12 @@ namespace lockstep::bench {
 
 /// The group of all ranks that mpiexec started.
 [[nodiscard]] ProcessGroup& world();
-/// What making it took after MPI_Init, with everything done for the first time; the slowest rank's.
+/// The time to make it after MPI_Init, with all first-time costs; on the slowest rank.
 [[nodiscard]] double bootstrap_seconds();
 
-/// One iteration: all ranks meet, then run `batch` times `body`; the slowest rank's time divided by
-/// `batch` is the iteration's. Call it in `for (auto _ : state)` of a benchmark with
-/// UseManualTime(). Sharing the slowest rank's time also gives every rank the same iteration count:
+/// One iteration: all ranks meet, then run `body` `batch` times; the iteration's time is the
+/// slowest rank's, divided by `batch`. Call it in `for (auto _ : state)` of a benchmark with
+/// UseManualTime(). Sharing the slowest rank's time also gives every rank the same iteration count;
 /// with each rank's own time the ranks would stop after different iterations and hang.
 template <class Body>
 void timed_iteration(benchmark::State& state, int batch, const Body& body) {

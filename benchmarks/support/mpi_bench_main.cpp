@@ -1,5 +1,5 @@
 // main() of Google Benchmark programs under mpiexec: rank 0 reports, the others are silent.
-// --nodes=2,2 takes the ranks of one machine for several nodes (GroupOptions::pretended_nodes).
+// --nodes=2,2 treats the ranks of one machine as several nodes (GroupOptions::pretended_nodes).
 #include <memory>
 #include <sstream>
 #include <string>
@@ -21,7 +21,7 @@ class NullReporter : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& /*runs*/) override {}
 };
 
-/// Takes --nodes= out of the arguments.
+/// Removes --nodes= from the arguments.
 std::vector<std::int64_t> nodes_of(std::vector<char*>& arguments) {
   const std::string option = "--nodes=";
   std::vector<std::int64_t> nodes;
@@ -44,7 +44,7 @@ int run(int argc, char** argv) {
   group = make_mpi_group(MPI_COMM_WORLD, options);
   bootstrap = all_reduce_scalar(*group, seconds_since(start), ReduceOp::max);
   if (group->rank() != 0) {
-    // Files (--benchmark_out) are rank 0's alone.
+    // Only rank 0 writes files (--benchmark_out).
     std::erase_if(arguments, [](const char* argument) {
       return std::string(argument).rfind("--benchmark_out", 0) == 0;
     });

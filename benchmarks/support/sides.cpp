@@ -34,7 +34,7 @@ void Sides::run(double seconds) {
   }
   const auto start = Clock::now();
   for (int round = 0; round < most_rounds; ++round) {
-    for (std::size_t i = 0; i < sides_.size(); ++i) {  // each comes first in its turn
+    for (std::size_t i = 0; i < sides_.size(); ++i) {  // each is the first of a round in turn
       Side& side = sides_[(i + static_cast<std::size_t>(round)) % sides_.size()];
       side.samples.push_back(sample(side, side.batch));
     }

@@ -11,7 +11,7 @@
 
 namespace lockstep::bench {
 
-/// Seconds that one call of f takes.
+/// Seconds of one call of f.
 template <class F>
 double seconds_of(const F& f) {
   const auto start = Clock::now();
@@ -29,14 +29,14 @@ double fastest(double seconds, const F& f, int calls = 1) {
   return best;
 }
 
-/// The upper one of two in the middle.
+/// The upper middle value.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::ranges::nth_element(values, middle);
   return *middle;
 }
 
-/// PRECISION=bf16 in the environment asks for products and convolutions of bf16.
+/// PRECISION=bf16 in the environment requests products and convolutions in bf16.
 inline Precision precision_of_environment() {
   const char* const precision = std::getenv("PRECISION");
   return precision && std::string(precision) == "bf16" ? Precision::bf16 : Precision::f32;

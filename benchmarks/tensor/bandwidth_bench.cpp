@@ -1,12 +1,12 @@
-// Kernels that do little work on each element, on tensors far larger than the caches (64 MiB each,
-// f32), on one core: how near they come to the speed of memory.
+// Memory-bound kernels, on tensors far larger than the caches (64 MiB each, f32), on one core:
+// their share of the memory bandwidth.
 //
-// Each iteration times the kernel and then a plain loop over as many tensors of the same size
-// (z[i] = a x[i] + y[i] for two that are read and one that is written). GB/s count the bytes that
-// must be read and written once, in the fastest iteration; `of_plain` is the kernel's share of the
-// plain loop's GB/s in the same run. Parameters of a row's width and numbers of a row are not
-// counted, nor are the sums over rows that the norms' backward passes form for their parameters:
-// the plain loop beside these reads grad_y and x and writes grad_x, and does nothing else.
+// Each iteration times the kernel and then a plain loop over as many tensors of the same size (z[i]
+// = a x[i] + y[i] for two read and one written). GB/s count the bytes that must be read and written
+// once, in the fastest iteration; `of_plain` is the kernel's GB/s relative to the plain loop's in
+// the same run. Row-wide parameters and per-row numbers are not counted, nor are the sums over rows
+// for parameters in the norms' backward passes: the plain loop beside these only reads grad_y and x
+// and writes grad_x.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t elements = (std::int64_t{64} << 20) / 4;
 
-/// About elements of them in rows of this width, in [-4, 4].
+/// About `elements` numbers in rows of this width, in [-4, 4].
 Tensor numbers(std::int64_t width, double phase) {
   const std::int64_t rows = (elements + width - 1) / width;
   std::vector<float> values(static_cast<std::size_t>(rows * width));
@@ -54,7 +54,7 @@ struct Plain {
   }
 };
 
-/// Of this thread alone: what else runs on the machine costs it bandwidth, but no time.
+/// CPU time of this thread: other load on the machine costs it bandwidth, but no time.
 template <class F>
 double seconds(const F& f) {
   const auto now = [] {

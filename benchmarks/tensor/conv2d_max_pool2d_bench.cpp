@@ -1,4 +1,4 @@
-// The two fused layers of the ConvNet, a batch at a time; items are samples.
+// The two fused layers of the ConvNet, one batch per iteration; items are samples.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -1,10 +1,10 @@
-// Kernels on one device, by its own clock. benchmarks/pytorch/device_kernels.py is the counterpart,
+// Kernels on one device, by its own clock. benchmarks/pytorch/device_kernels.py is the counterpart;
 // scripts/gpu/check.sh runs both.
 //   tensor.device_bench cuda|sim ELEMENTS SIZE
 //
-// Lines "speed lockstep KERNEL DTYPE SIZE VALUE UNIT": copy, gelu, softmax and layer_norm of
-// ELEMENTS numbers in rows of 1024, in bytes read and written a second; matrix products of SIZE;
-// the time to give a device one kernel more.
+// Prints lines "speed lockstep KERNEL DTYPE SIZE VALUE UNIT": copy, gelu, softmax and layer_norm of
+// ELEMENTS numbers in rows of 1024, in bytes read and written per second; matrix products of SIZE;
+// the time to launch one more kernel.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ Device device_named(const std::string& name) {
   throw InputError("no device is called " + name);
 }
 
-/// Milliseconds of a call of f, the median of some rounds of several.
+/// Milliseconds per call of f, the median of some rounds of several calls.
 template <class F>
 double milliseconds(Device device, const F& f) {
   const Stream& stream = current_stream(device);
@@ -56,7 +56,7 @@ void print_speed(const char* kernel, DType dtype, std::int64_t size, double valu
   std::fflush(stdout);
 }
 
-/// Calls f; what a device refuses is told, and the others are still to be had.
+/// Calls f; prints a refusal of the device, and goes on with the others.
 template <class F>
 void attempt(const char* kernel, const F& f) {
   try {
@@ -98,7 +98,7 @@ void measure_product(Device device, DType dtype, std::int64_t size) {
   });
 }
 
-/// What the host needs to give a device a kernel, while it has others to run.
+/// The host's time to launch a kernel while the device is busy.
 void measure_launch(Device device) {
   const Tensor x = Tensor::zeros({1}, DType::f32, device);
   constexpr int launches = 1000;

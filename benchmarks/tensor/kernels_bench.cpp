@@ -2,8 +2,8 @@
 // -> 10), on the cores that one rank of two owns. The argument is the batch. Set OMP_NUM_THREADS=1
 // and OPENBLAS_NUM_THREADS=1 for one core.
 //
-// items_per_second counts samples; FLOPS, where given, are 2 multiply-adds a product, without the
-// work that a layout costs: what the mathematics needs, held against the core's peak.
+// items_per_second counts samples; FLOPS, if given, count 2 per multiply-add, without the work for
+// a layout: the mathematical work, comparable with the core's peak.
 #include <benchmark/benchmark.h>
 
 #include <lockstep/autograd/functional.hpp>
@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// Numbers of both signs without a pattern that a comparison could predict.
+/// Numbers of both signs without a pattern that branch prediction could learn.
 Tensor noise(const Shape& shape) {
   Tensor t = Tensor::empty(shape);
   dropout_scale(0.5, {7, 0, 0, 0}, t.reshape({1, t.numel()}));

@@ -54,7 +54,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Seconds of one side, each round: the slowest rank's, and of all ranks' processors.
+/// Seconds of one side, for each round: the slowest rank's, and of all ranks' processors.
 struct Times {
   std::vector<double> wall, processor;
 };

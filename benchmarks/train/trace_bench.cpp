@@ -1,4 +1,4 @@
-// What train.trace costs: one whole training step with and without, side by side, and one scope.
+// The cost of train.trace: one whole training step with and without, side by side, and one scope.
 //   mpiexec -n 2 build/release/benchmarks/train/train.trace_bench
 // A call is 20 steps, so that beginning to trace, which a run does once, hardly counts.
 #include <mpi.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/gpu/bundle.sh KOKKOS_PREFIX
 #
-# Builds with CUDA in build/gpu and makes build/lockstep_gpu.tar.xz, a folder for a machine that has a GPU and its CUDA
-# libraries, but no MPI and none of the libraries that a build needs. There:
+# Builds with CUDA in build/gpu and makes build/lockstep_gpu.tar.xz, a folder for a machine with a
+# GPU and its CUDA libraries, but without MPI and the libraries that a build needs. There:
 #   tar -xf lockstep_gpu.tar.xz && lockstep_gpu/scripts/gpu/check.sh cuda OUT
 #   KOKKOS_PREFIX        install folder of a Kokkos with CUDA, a shared library (docs/guide/check_a_gpu.md)
 #   LOCKSTEP_CMAKE_ARGS  further arguments of the configuration, e.g. "-DNCCL_ROOT=..."

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # scripts/gpu/check.sh DEVICE OUT [PHASE...]
 #
-# Runs what the folder of scripts/gpu/bundle.sh has, on a machine with nothing else but CUDA and a Python with PyTorch.
-# In phases, each in a process group of its own that ends when its time is over, so that a phase that hangs costs no
-# other. DEVICE is cuda, or sim: simulated devices, where only the script is tried, and the last two phases are left out
-# unless they are named. OUT, a new folder or an empty one, gets PHASE.log and table.txt, written anew after each phase.
-# The exit code is 1 if a phase failed. docs/guide/check_a_gpu.md says what each phase proves.
+# Runs the contents of the folder of scripts/gpu/bundle.sh, on a machine with nothing else but CUDA
+# and a Python with PyTorch. Each phase runs in a process group of its own that ends when its time
+# is over, so a hanging phase does not affect the others. DEVICE is cuda, or sim: simulated devices,
+# where only the script is tried, and the last two phases are left out unless they are named. OUT, a
+# new folder or an empty one, gets PHASE.log and table.txt, rewritten after each phase. The exit
+# code is 1 if a phase failed. docs/guide/check_a_gpu.md says what each phase proves.
 #   PYTHON         the Python that has PyTorch (default: python3)
-#   LIMIT_PERCENT  of the time that each phase has (default: 100): more on a slow or busy machine
+#   LIMIT_PERCENT  of each phase's time limit (default: 100): more on a slow or busy machine
 set -euo pipefail
 usage='usage: scripts/gpu/check.sh cuda|sim OUT [PHASE...]'
 DEVICE=${1:?$usage} OUT=${2:?$usage}
@@ -32,7 +33,7 @@ trap 'rm -rf "$SCRATCH"' EXIT
 export ROOT OUT DEVICE SCRATCH PYTHON=${PYTHON:-python3}
 export LOCKSTEP_SOURCE_DIR=$ROOT LOCKSTEP_BINARY_DIR=$ROOT OMP_WAIT_POLICY=passive OPENBLAS_NUM_THREADS=1
 
-# Whatever is left of a phase.
+# Kills the rest of a phase.
 kill_session() {
   local stat line session_of_process
   for stat in /proc/[0-9]*/stat; do
@@ -44,7 +45,7 @@ kill_session() {
 }
 
 rows=() failures=0
-# One line a phase: how it ended, after how long, and what it said last of itself.
+# One line per phase: how it ended, its duration, and its last note.
 write_table() {
   {
     cat "$ROOT/BUILT"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # scripts/gpu/pack.sh BUILD FOLDER
 #
-# Puts into FOLDER, a new one, what scripts/gpu/check.sh runs: the programs of programs.txt as they were built in BUILD,
-# MPICH's launcher, the shared libraries that they need, golden data, decks, PyTorch's programs and the scripts. It can
-# be moved, and to another machine. What is that machine's own stays behind: the C library, which must be as new there as
-# here, the driver and CUDA's libraries.
+# Puts the files that scripts/gpu/check.sh runs into FOLDER, a new one: the programs of programs.txt
+# as built in BUILD, MPICH's launcher, the shared libraries that they need, golden data, decks,
+# PyTorch's programs and the scripts. FOLDER can be moved, also to another machine. Libraries of the
+# machine itself stay behind: the C library, which must be as new there as here, the driver and
+# CUDA's libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${1:?usage: scripts/gpu/pack.sh BUILD FOLDER} folder=${2:?usage: scripts/gpu/pack.sh BUILD FOLDER}
@@ -29,7 +30,7 @@ launcher=$(readlink -f "$(cached MPIEXEC_EXECUTABLE)")
 cp "$launcher" "$folder/bin/mpiexec"
 cp "$(dirname "$launcher")/hydra_pmi_proxy" "$folder/bin/"
 
-# NAME PATH of each shared library, PATH "not" where none is found.
+# NAME PATH of each shared library, PATH "not" if none is found.
 needed() { ldd "$folder"/bin/* | awk '$2 == "=>" {print $1, $3}' | sort -u; }
 while read -r name path; do
   if grep -qE "$own_libraries|$cuda_libraries" <<<"$name"; then continue; fi

@@ -1,5 +1,5 @@
-// Wrong input, as users make it: one sentence that names place and remedy, the exit code of the
-// documentation, and nothing left behind.
+// Wrong input by users gives one sentence with place and remedy, the documented exit code, and
+// leaves nothing behind.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -157,7 +157,7 @@ TEST(Message, ThatIsVeryLongLosesItsMiddle) {
   for (const Finished& run : {dir, file}) EXPECT_LT(run.output.size(), 2300U);
 }
 
-// What is no file must neither be waited for (a pipe) nor be read for ever (a device).
+// A path that is not a file must neither block (a pipe) nor be read for ever (a device).
 TEST(Checkpoint, ThatIsAPipeADeviceOrAFolderIsRefusedAtOnceByEveryTool) {
   const ScratchFolder scratch;
   const std::string run_dir = scratch.file("run"), checkpoints = run_dir + "/checkpoints";
@@ -261,8 +261,7 @@ INSTANTIATE_TEST_SUITE_P(
                            {"3", "2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
-/// One job of two programs, a rank each: `first` and `second` are commands as app(1, ...) makes
-/// them.
+/// One job of two programs, one rank each: `first` and `second` are commands made by app(1, ...).
 Finished run_as_one_job(const std::vector<std::string>& first,
                         const std::vector<std::string>& second,
                         const std::vector<std::pair<std::string, std::string>>& environment = {},
@@ -270,7 +269,8 @@ Finished run_as_one_job(const std::vector<std::string>& first,
   auto command = first;
   command.insert(command.end(), {":", "-n", "1"});
   command.insert(command.end(), options_of_second.begin(), options_of_second.end());
-  const auto program = std::find(second.begin(), second.end(), "1") + 1;  // what follows -n 1
+  const auto program =
+      std::find(second.begin(), second.end(), "1") + 1;  // the arguments after -n 1
   command.insert(command.end(), program, second.end());
   return run(command, environment);
 }
@@ -286,7 +286,7 @@ TEST(Data, MissingOnOneRankAloneEndsAllRanksNamingIt) {
   expect_refused(finished, 2, {"rank 1 of 2", "nowhere"});
 }
 
-// They waited for each other in different calls.
+// They used to wait for each other in different calls.
 TEST(BadDevice, RanksWhoseDecksDisagreeAreToldSo) {
   const ScratchFolder scratch;
   const auto refused = [&](const std::vector<std::string>& first,
@@ -307,7 +307,7 @@ TEST(BadDevice, RanksWhoseDecksDisagreeAreToldSo) {
           {"run.device = \"sim:9\"", "rank "});
 }
 
-// It was taken for 2^64 - 1.
+// It used to be taken for 2^64 - 1.
 TEST(Option, ASeedBeyond64BitsIsExitCodeTwo) {
   const ScratchFolder scratch;
   for (const std::string seed : {"18446744073709551616", "99999999999999999999", "-1", "1.5", ""}) {
@@ -339,7 +339,7 @@ TEST(Deck, AMillionHiddenLayersAreRefusedAtOnce) {
   EXPECT_LT(run.seconds, 60);
 }
 
-/// A table of 13 samples, and how a run is told to normalise them by the batch.
+/// A table of 13 samples, and arguments for a run that normalises them by the batch.
 std::vector<std::string> thirteen_samples(const ScratchFolder& scratch, const std::string& table) {
   return {scratch.write("deck.toml", "[data]\nkind = \"csv\"\ntest_set = false\npath = \"" + table +
                                          "\"\n[model]\nkind = \"mlp\"\nhidden = 4\n"
@@ -347,7 +347,7 @@ std::vector<std::string> thirteen_samples(const ScratchFolder& scratch, const st
           "--set", "run.dir=\"" + scratch.file("run") + "\""};
 }
 
-// It died in step 4 of the first epoch.
+// It used to end in step 4 of the first epoch.
 TEST(Launch, AStepOfOneSampleWithBatchNormIsForeseen) {
   const ScratchFolder scratch;
   std::string text = "x,y,kind\n";
@@ -378,7 +378,7 @@ TEST(Launch, AStepOfOneSampleWithBatchNormIsForeseen) {
   EXPECT_EQ(joined.exit_code, 0) << joined.output;
 }
 
-// The first sample was taken for a header, and lost.
+// The first sample used to be taken for a header, and lost.
 TEST(Data, ATableWithoutAHeaderLosesNoSample) {
   const ScratchFolder scratch;
   std::string text;
@@ -397,7 +397,7 @@ TEST(Data, ATableWithoutAHeaderLosesNoSample) {
   EXPECT_TRUE(predicted.says("12 samples")) << predicted.output;
 }
 
-// A day beyond the clock's was over at once: "time limit" at step 0.
+// A limit beyond the clock's range used to end the run at once: "time limit" at step 0.
 TEST(Launch, AHugeEndOfASlurmJobIsNoLimit) {
   const ScratchFolder scratch;
   for (const std::string end : {"99999999999999", "99999999999999999999"}) {
@@ -409,7 +409,7 @@ TEST(Launch, AHugeEndOfASlurmJobIsNoLimit) {
   }
 }
 
-// squeue is asked beside the run, gnuplot behind its end; neither may hold it up, nor stay behind.
+// squeue is asked during the run, gnuplot at its end; neither may delay it or stay behind.
 TEST(Launch, HelperProgramsThatHangAreEndedAndTheRunIsComplete) {
   const ScratchFolder scratch;
   const std::string sleeper = scratch.file("bin/sleeper");
@@ -443,7 +443,7 @@ TEST(Launch, AWorkingDirectoryThatIsGoneIsASentence) {
   const std::string in_it = "mkdir " + gone + "; cd " + gone + "; rmdir " + gone + "; exec ";
   for (const auto& command : {train, look, write}) {
     expect_refused(run({"sh", "-c", in_it + quoted(command)}), 2,
-                   {"the folder that this program was started in", "from a folder that exists"});
+                   {"the working directory of this program", "in a folder that exists"});
   }
 }
 
@@ -455,7 +455,7 @@ TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {
   expect_refused(finished, 2, {"the resolved deck differs between ranks", "rank 1"});
 }
 
-// One would look and end, and the other wait for it until comm.timeout has passed.
+// One would inspect and end, and the other would wait for it until comm.timeout.
 TEST(Launch, OptionsThatDifferBetweenRanksAreExitCodeTwo) {
   const ScratchFolder scratch;
   const auto classify_with = [&](std::vector<std::string> options) {
@@ -464,7 +464,7 @@ TEST(Launch, OptionsThatDifferBetweenRanksAreExitCodeTwo) {
   for (const std::string verb :
        {"--describe", "--doctor", "--dry-run", "--check-gradients", "--resume", "--help"}) {
     expect_refused(run_as_one_job(classify_with({}), classify_with({verb})), 2,
-                   {"rank 0 was given neither", "rank 1 " + verb, "the same options"});
+                   {"rank 0 was given no option", "rank 1 " + verb, "the same options"});
   }
   expect_refused(
       run_as_one_job(classify_with({"--resume"}), classify_with({"--resume=step-00000010.h5"})), 2,
@@ -535,7 +535,7 @@ TEST(BadInput, AFolderOfLocalCopiesWithoutANameIsASentence) {
       lockstep_utility({"deck", "check", source("inputs/synthetic.toml"), "--set",
                         "checkpoint.local_dir=\"\"", "--set", "checkpoint.local_steps=1"});
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
-  EXPECT_TRUE(finished.says("checkpoint.local_dir = \"\" names no folder")) << finished.output;
+  EXPECT_TRUE(finished.says("checkpoint.local_dir is empty")) << finished.output;
 }
 
 TEST(BadInput, ANoteOfLocalCopiesThatIsAPipeIsNotWaitedFor) {

@@ -1,4 +1,4 @@
-// A run that goes on from another checkpoint than its newest: what is saved, kept and gone on with.
+// A run resumed from a checkpoint other than its newest: its saves, kept files and later resumes.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-/// A run of `epochs` epochs of 10 steps that saves after every fourth step and at the end.
+/// A run of `epochs` epochs of 10 steps with a save after every fourth step and at the end.
 std::vector<std::string> saving_every_four_steps(const std::string& dir, int epochs, int keep,
                                                  std::vector<std::string> more = {}) {
   auto arguments =
@@ -36,7 +36,7 @@ Steps good_steps(const std::string& folder) {
   return steps;
 }
 
-TEST(Branch, ResumedFromAnOlderCheckpointKeepsItsOwnAndIsWhatAPlainResumeGoesOnWith) {
+TEST(Branch, ResumedFromAnOlderCheckpointKeepsItsOwnAndAPlainResumeContinuesIt) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";
   ASSERT_EQ(classify(2, saving_every_four_steps(dir, 4, 0)).exit_code, 0);
@@ -157,7 +157,7 @@ TEST(Branch, AFileThatDoesNotVerifyIsNotCountedAmongTheKept) {
   EXPECT_EQ(good_steps(checkpoints), (Steps{20}));
 }
 
-TEST(Branch, OfWhichNothingIsLeftIsToldApartFromARunThatNeverSaved) {
+TEST(Branch, WithoutCheckpointsIsDistinguishedFromARunThatNeverSaved) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";
   fs::create_directories(checkpoints + "/abandoned.1");

@@ -1,5 +1,5 @@
-// apps/classify, with a stand-in for NCCL that serves simulated devices: what is trained there goes
-// over nccl groups. The last line on stderr says how much of it.
+// apps/classify with a stand-in for NCCL that serves simulated devices, so that training there uses
+// nccl groups. The last line on stderr counts their use.
 #include <cstdio>
 #include <memory>
 

@@ -27,7 +27,7 @@ std::map<std::string, int> rows_by_kind(const std::vector<Json>& rows) {
 
 class RunFolder : public testing::TestWithParam<int> {};
 
-TEST_P(RunFolder, HoldsWhatTheDocumentationPromises) {
+TEST_P(RunFolder, HoldsTheDocumentedFiles) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
   const Finished run = classify(GetParam(), small_run(dir));
@@ -82,7 +82,7 @@ TEST(Classify, ResolvedDeckOfARunRepeatsIt) {
   EXPECT_EQ(a.at("test_loss"), b.at("test_loss"));
 }
 
-TEST(Classify, CompressedGradientsAreReportedBesideWhatTheyReplace) {
+TEST(Classify, CompressedGradientsAreReportedBesideUncompressedBytes) {
   const ScratchFolder scratch;
   std::map<std::string, double> shares;
   for (const std::string hook : {"all_reduce", "bf16_compress", "power_sgd"}) {
@@ -100,15 +100,14 @@ TEST(Classify, CompressedGradientsAreReportedBesideWhatTheyReplace) {
                    summary.at("gradient_bytes_replaced").get<double>();
   }
   EXPECT_EQ(shares["bf16_compress"], 0.5);
-  // Half of the steps send everything.
+  // Half of the steps send all gradients.
   EXPECT_GT(shares["power_sgd"], 0.5);
   EXPECT_LT(shares["power_sgd"], 0.7);
 }
 
 TEST(Classify, EvaluationGivesTheSameBitsOnAnyNumberOfRanks) {
   const ScratchFolder scratch;
-  // A learning rate of almost nothing leaves the weights equal, so that evaluation is all there is
-  // to compare.
+  // With a tiny learning rate the weights stay equal, so the test compares only the evaluation.
   std::map<int, std::pair<Json, Json>> results;
   for (const int ranks : {1, 2, 3, 4}) {
     const std::string dir = scratch.file("run" + std::to_string(ranks));
@@ -170,7 +169,7 @@ TEST(Classify, CurvesAbsentWithoutGnuplotAreSaidInOneLine) {
   const ScratchFolder scratch;
   auto command =
       app(1, "apps/classify", small_run(scratch.file("run"), {"--set", "train.epochs=1"}));
-  // A PATH that holds the launcher's helpers but not gnuplot.
+  // A PATH with the launcher's helpers but without gnuplot.
   std::filesystem::create_directory(scratch.file("bin"));
   for (const char* program : {"hydra_pmi_proxy"}) {
     const std::string at = std::string("/usr/bin/") + program;
@@ -179,7 +178,7 @@ TEST(Classify, CurvesAbsentWithoutGnuplotAreSaidInOneLine) {
   }
   const Finished run = lockstep::test::run(command, {{"PATH", scratch.file("bin")}});
   ASSERT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_TRUE(run.says("not drawn, because gnuplot could not be run")) << run.output;
+  EXPECT_TRUE(run.says("not drawn: gnuplot could not be run")) << run.output;
 }
 
 TEST(Lockstep, DeckReferenceIsTheOneInTheDocumentation) {

@@ -1,4 +1,4 @@
-// Runs on simulated devices: the same bits as on the host, and checkpoints that serve both.
+// Runs on simulated devices: the same bits as on the host, and checkpoints that fit both.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -65,7 +65,7 @@ TEST(Device, TwoRanksEachOnADeviceLeaveTheHostsBits) {
   expect_same_outcome(host, threads);
 }
 
-/// A run over nccl groups; how many all-reduces it came to on each rank.
+/// A run over nccl groups; returns the number of all-reduces of each rank.
 std::vector<int> over_nccl(int ranks, const std::vector<std::string>& arguments) {
   const std::string said = good(run(app(ranks, "tests/apps/classify_over_nccl", arguments)));
   std::vector<int> counts;
@@ -128,7 +128,7 @@ TEST(Device, RunWhoseRankIsKilledGoesOnOnTheHostToTheSameBits) {
   expect_same_outcome(whole, killed);
 }
 
-/// Trainings of two epochs of three steps, of each kind of model, on two ranks.
+/// Trainings of two epochs of three steps, for each kind of model, on two ranks.
 class ModelOnDevice : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -155,7 +155,7 @@ class ModelOnDevice : public testing::TestWithParam<const char*> {
     }
     if (is("transformer")) set({"model.width=16", "model.heads=2", "model.depth=2"});
     if (is("convnet")) set({"train.accumulate=2", R"(averaging.kind="ema")"});
-    // A device opens and closes all of its memory around each wait: of ResNet-18 some 100 MiB.
+    // A device maps and unmaps all of its memory around each wait: some 100 MiB for ResNet-18.
     if (is("resnet18")) set({"data.synthetic_image_size=8"});
     set({is("resnet18") ? "optimizer.momentum=0.9" : R"(optimizer={kind="adam", clip_norm=0.5})",
          "run.layout=\"plain\"", "train.epochs=2", "train.batch_size=10",

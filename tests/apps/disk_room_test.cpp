@@ -1,5 +1,5 @@
-// A disk that is full for one save of a run, or one row of its metrics, and has room again for the
-// next.
+// A disk that is full for one save of a run, or for one row of its metrics, and has space again for
+// the next.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -17,7 +17,7 @@ TEST(DiskRoom, ForTheSaveAfterTheOneThatFailedEndsTheRunWithZeroAndAGoodCheckpoi
   const ScratchFolder scratch;
   const std::string disk = scratch.file("disk");
   std::filesystem::create_directory(disk);
-  // Saves at steps 10, 20 and 30; the disk is full for that of step 20.
+  // Saves at steps 10, 20 and 30; the disk is full for the one at step 20.
   std::string train;
   for (const auto& word :
        app(2, "tests/apps/room_again", small_run(disk + "/run", {"--set", "train.epochs=3"})))
@@ -45,7 +45,7 @@ TEST(DiskRoom, ForARowOfMetricsLaterThanItsStepLosesNeitherRowNorRun) {
   std::filesystem::create_directory(disk);
   const std::string train = quoted(
       app(2, "tests/apps/misbehave", small_run(disk + "/run", {"--set", "log.every_steps=1"})));
-  // Full from the first row on until one has found no room; the program says so elsewhere.
+  // Full from the first row until one write has failed; the program reports that elsewhere.
   const Finished finished = in_namespace(
       "mount -t tmpfs -o size=4m tmpfs " + disk + " && export MISBEHAVE_PACE=100\n(" + train +
       "; echo exit=$?) >" + said + " 2>&1 & until [ -s " + rows + " ]; do sleep 0.02; done\n" +

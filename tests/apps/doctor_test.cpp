@@ -1,5 +1,5 @@
 // `lockstep doctor` and the start of an application under real faults. Private machines, small
-// /dev/shm and folders that are not shared come from namespaces, which need root.
+// /dev/shm and unshared folders come from namespaces, which need root.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,13 +20,13 @@ Command doctor(int ranks, Command arguments = {}) {
   return app(ranks, "apps/lockstep", arguments);
 }
 
-/// `script` in a mount and UTS namespace of its own, where what is mounted is nobody else's.
+/// Runs `script` in its own mount and UTS namespace, so that its mounts are private.
 Command privately(const std::string& script) {
   return {"unshare", "--mount", "--uts", "sh", "-euc", script};
 }
 
-/// The command of a job of two ranks, the second of which a wrapper starts: its `script` ends with
-/// exec "$@".
+/// The command of a job of two ranks. A wrapper starts the second: its `script` ends with exec
+/// "$@".
 Command second_rank_privately(const Command& program, const std::string& script) {
   Command command = app(1, program.front(), Command(program.begin() + 1, program.end()));
   const Command second(std::find(command.begin(), command.end(), built(program.front())),
@@ -66,7 +66,7 @@ TEST(Doctor, TellsOfDevicesThatARunWouldNotGet) {
   expect_says(run(doctor(2, deck("sim"))), 0, {});
 }
 
-TEST(Doctor, TellsWhoSitsWhereAndHowFast) {
+TEST(Doctor, ReportsPlacementAndLinkSpeeds) {
   const ScratchFolder scratch;
   const Finished finished =
       run(doctor(2, {source("inputs/synthetic.toml"), "--set",
@@ -87,7 +87,7 @@ TEST(Doctor, TellsWhoSitsWhereAndHowFast) {
 }
 
 TEST(Doctor, IsDoneInFiftyMillisecondsWhereAnApplicationAsks) {
-  double fastest = 1e9;  // of several, where other programs hold the cores
+  double fastest = 1e9;  // of several tries, because other programs use the cores
   for (int attempt = 0; attempt < 20 && fastest > 50.0; ++attempt) {
     const Finished finished = run(doctor(2, {"--json"}));
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
@@ -140,13 +140,13 @@ TEST_F(Privately, RunFolderOfOneMachineAloneIsExitCodeTwo) {
   expect_says(run(second_rank_privately({"apps/lockstep", "doctor", source("inputs/synthetic.toml"),
                                          "--set", "run.dir=\"" + dir + "\""},
                                         other_machine)),
-              2, {"error: what rank 0", "cannot be seen on elsewhere", "run.dir"});
+              2, {"error: a file that rank 0", "is not visible on elsewhere", "run.dir"});
   Command training = small_run(dir);
   training.insert(training.begin(), "apps/classify");
   const std::string with_checkpoints = "hostname elsewhere; mount -t tmpfs tmpfs " + dir +
                                        "; mkdir " + dir + "/checkpoints; exec \"$@\"";
   const Finished refused = run(second_rank_privately(training, with_checkpoints));
-  expect_says(refused, 2, {"cannot be seen on elsewhere", "run.dir"});
+  expect_says(refused, 2, {"is not visible on elsewhere", "run.dir"});
   EXPECT_EQ(std::ranges::count(refused.output, '\n'), 1) << refused.output;
 }
 
@@ -168,7 +168,7 @@ TEST_F(Privately, MachinesAreToldApartByTheirNames) {
   EXPECT_EQ(json["ranks"][1]["local_rank"], 0);
 }
 
-// Four machines on a bridge, the cable to the last of which carries 100 Mbit/s.
+// Four machines on a bridge; the last one's cable carries 100 Mbit/s.
 TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
   const std::string machines = R"(
     mount -t tmpfs tmpfs /run
@@ -219,13 +219,13 @@ TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
       << finished.output;
 }
 
-/// A model whose gradients take 2.6 MiB.
+/// A model with gradients of 2.6 MiB.
 Command wide_mlp(const std::string& dir) {
   return small_run(dir, {"--set", "model.kind=\"mlp\"", "--set", "model.hidden=[2000]", "--set",
                          "train.epochs=1"});
 }
 
-// MPICH's own rings (UCX posix) take 8 MiB of these for two ranks.
+// MPICH's own rings (UCX posix) take 8 MiB of it for two ranks.
 TEST_F(Privately, GradientsThatDoNotFitIntoSharedMemoryAreForeseen) {
   Command arguments = wide_mlp(scratch_.file("run"));
   expect_says(
@@ -238,7 +238,7 @@ TEST_F(Privately, TrainingGoesOnWhereSharedMemoryIsShort) {
   const std::string training = quoted(app(2, "apps/classify", wide_mlp(dir)));
   expect_says(run(privately("mount -t tmpfs -o size=12m tmpfs /dev/shm; " + training)), 0,
               {"/dev/shm on ", "no room", "--shm-size", "test accuracy"});
-  // So small that MPI itself must do without, and the slot table of the collectives too.
+  // Too small for MPI's own shared memory, and for the slot table of the collectives.
   for (const char* size : {"1m", "64k"}) {
     const Finished finished = run(
         privately("export UCX_TLS=sysv,cma,self,tcp; mount -t tmpfs -o size=" + std::string(size) +

@@ -1,4 +1,4 @@
-// What `lockstep elastic` decides, without starting anything: placement, budget, whom it blames.
+// Decisions of `lockstep elastic`, without starting anything: placement, budget, blame.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ namespace {
 using std::chrono::seconds;
 using test::ScratchFolder;
 
-/// A process that does nothing but hold a ring, until it is killed.
+/// A process that only holds a ring, until it is killed.
 RankProcess idle_rank(int rank, const ScratchFolder& folder) {
   const std::string ring = folder.file("rank" + std::to_string(rank) + ".ring");
   std::ofstream(ring) << "a ring";
@@ -55,7 +55,7 @@ void end(const RankProcess& process) {
   waitpid(process.pid, nullptr, 0);
 }
 
-TEST(DeathWatch, FindsWhoEndedFirstHoweverLateItLooks) {
+TEST(DeathWatch, FindsTheFirstEndedRankHoweverLateItLooks) {
   const ScratchFolder folder;
   const RankProcess second = idle_rank(0, folder), first = idle_rank(1, folder);
   DeathWatch watch;
@@ -66,7 +66,7 @@ TEST(DeathWatch, FindsWhoEndedFirstHoweverLateItLooks) {
   EXPECT_EQ(watch.first(), 1);
 }
 
-TEST(DeathWatch, TakesWhoWasGoneBeforeItCouldLookForTheFirstUnlessThereAreSeveral) {
+TEST(DeathWatch, TakesARankThatEndedBeforeTheWatchForTheFirstUnlessThereAreSeveral) {
   const ScratchFolder folder;
   const RankProcess second = idle_rank(0, folder), first = idle_rank(1, folder);
   DeathWatch one, both, none;
@@ -105,7 +105,8 @@ TEST(MembersFile, NamesHostsThatNoProgramTakesForAnOptionAUserOrAList) {
         std::string("a/b"), std::string("::1"), longest + 'n'}) {
     const std::string said = test::message_of<InputError>(
         [&] { static_cast<void>(parse_members("a\n" + bad + "\n", "members")); });
-    EXPECT_NE(said.find("members:2: \"" + bad + "\" is no host's name"), std::string::npos) << said;
+    EXPECT_NE(said.find("members:2: \"" + bad + "\" is not a host name"), std::string::npos)
+        << said;
   }
 }
 
@@ -114,7 +115,7 @@ TEST(MembersFile, OfManyHostsIsReadInNoTime) {
   for (int host = 0; host < 300'000; ++host) text += "host" + std::to_string(host) + "\n";
   const auto begun = Clock::now();
   EXPECT_EQ(parse_members(text, "members").size(), 300'000U);
-  EXPECT_LT(seconds_since(begun), 10.0);  // compared one by one: minutes
+  EXPECT_LT(seconds_since(begun), 10.0);  // takes minutes if compared one by one
 }
 
 TEST(MembersFile, ThatIsAPipeOrADeviceIsRefusedAtOnce) {
@@ -134,7 +135,7 @@ TEST(MembersFile, ThatCannotBeReadForAMomentChangesNothing) {
   scratch.write("members", "node2 3\n");
   EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
   std::filesystem::remove(path);
-  std::filesystem::create_directory(path);  // opened like a file, and every read fails
+  std::filesystem::create_directory(path);  // opens like a file, but every read fails
   EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
   EXPECT_THROW(static_cast<void>(members_of_file(path)), InputError);
   EXPECT_THROW(static_cast<void>(members_of_file(scratch.file("none"))), InputError);
@@ -158,7 +159,7 @@ TEST(Sizes, AreTheLargestThatFitAndDivide) {
   EXPECT_EQ(dividing.largest(2), 0);
 }
 
-TEST(Placement, FillsHostsInOrderAndKnowsWhoIsWhere) {
+TEST(Placement, FillsHostsInOrderAndKnowsEachRanksHost) {
   const Placement placement = place({{"a", 2}, {"b", 1}, {"c", 4}}, {.min = 1, .max = 5});
   EXPECT_EQ(placement.hosts, (Hosts{{"a", 2}, {"b", 1}, {"c", 2}}));
   EXPECT_EQ(placement.host_of(1), "a");
@@ -191,7 +192,7 @@ TEST(Losses, OfSlotsEndByThemselvesOfHostsWhenTheyAnswer) {
   EXPECT_EQ(losses.left(hosts, now + seconds(1000)), (Hosts{{"a", 1}, {"b", 2}}));
 }
 
-TEST(Budget, CountsFailuresInItsWindowWhoeverFails) {
+TEST(Budget, CountsFailuresOfAllRanksInItsWindow) {
   const auto now = Clock::now();
   Budget budget(2, Seconds(100));
   EXPECT_TRUE(budget.allows(now));
@@ -285,7 +286,7 @@ TEST(ThisMachine, HasNoPlaceForMoreRanksThanItHasMemoryFor) {
   EXPECT_NE(said.find("1000000000 ranks do not fit on this machine"), std::string::npos) << said;
 }
 
-/// A process that does nothing, with the mark of a supervisor in its environment.
+/// An idle process with the mark of a supervisor in its environment.
 int marked(const std::string& mark) {
   const int pid = fork();
   if (pid == 0) {
@@ -305,7 +306,7 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
   const std::vector<int> all{marked(own.second), marked(dead), marked(dead + "/other"),
                              marked("damaged")};
   const auto found = [&] { return leftovers(scratch.path()); };
-  for (int i = 0; i < 500 && found().empty(); ++i) usleep(10'000);  // until it is sleep
+  for (int i = 0; i < 500 && found().empty(); ++i) usleep(10'000);  // until it has become sleep
   EXPECT_EQ(found(), std::vector<int>{all[1]});
   for (const int pid : all) kill(pid, SIGKILL);
   for (int i = 0; i < 500 && !found().empty(); ++i) usleep(10'000);  // until they are dead
@@ -313,7 +314,7 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
   for (const int pid : all) waitpid(pid, nullptr, 0);
 }
 
-/// A system as the kernel shows it, with rank 1 of process 77 in group /job/step.
+/// A system as the kernel presents it, with rank 1 as process 77 in group /job/step.
 class FakeSystem {
  public:
   explicit FakeSystem(bool second) : second_(second) {
@@ -330,7 +331,7 @@ class FakeSystem {
   }
   void group(const std::string& name, int kills) {
     const std::string count = "oom_kill " + std::to_string(kills) + "\n";
-    const bool limited = name.empty();  // the step has no limit of its own, its job has
+    const bool limited = name.empty();  // the step has no limit of its own, but its job has
     if (second_) {
       scratch_.write("sys/fs/cgroup/job" + name + "/memory.max",
                      limited ? "3221225472\n" : "max\n");
@@ -351,7 +352,7 @@ class FakeSystem {
 
 class OutOfMemory : public ::testing::TestWithParam<bool> {};
 
-TEST_P(OutOfMemory, OfAControlGroupNamesTheRankWhatItHeldAndTheLimit) {
+TEST_P(OutOfMemory, OfAControlGroupNamesTheRankItsMemoryAndTheLimit) {
   FakeSystem system(GetParam());
   MemoryWatch watch = system.watch();
   watch.look({{.rank = 1, .pid = 77}});
@@ -361,14 +362,14 @@ TEST_P(OutOfMemory, OfAControlGroupNamesTheRankWhatItHeldAndTheLimit) {
   const auto finding = watch.finding(1);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->rank, 1);
-  EXPECT_NE(finding->text.find("rank 1 for want of memory: it held 1.0 GiB (2.0 GiB at most)"),
+  EXPECT_NE(finding->text.find("rank 1 for lack of memory: it held 1.0 GiB (2.0 GiB at most)"),
             std::string::npos)
       << finding->text;
   EXPECT_NE(finding->text.find("of control group /job, is 3.0 GiB"), std::string::npos)
       << finding->text;
 }
 
-TEST_P(OutOfMemory, OfTheMachineIsToldFromThatAndBlamesWhoHeldMost) {
+TEST_P(OutOfMemory, OfTheMachineIsDistinguishedAndBlamesTheLargestRank) {
   FakeSystem system(GetParam());
   MemoryWatch watch = system.watch();
   watch.look({{.rank = 1, .pid = 77}});
@@ -404,7 +405,7 @@ Ending diagnosed(const Evidence& evidence) {
 }
 
 TEST(Diagnosis, TakesASignalsNumberForNoExitCode) {
-  // mpiexec returns 2 for a bad deck, and after SIGINT; 4 for a bad checkpoint, and after SIGILL.
+  // mpiexec returns 2 for a bad deck and after SIGINT; 4 for a bad checkpoint and after SIGILL.
   EXPECT_EQ(diagnosed({.code = 2}).why, Why::input);
   EXPECT_EQ(diagnosed({.code = 4}).why, Why::checkpoint);
   EXPECT_EQ(diagnosed({.code = 4, .blame = {.rank = 3, .signal = 4}}).why, Why::killed);

@@ -1,4 +1,5 @@
-// `lockstep elastic` with real faults: ranks killed and stopped, nodes that go and come, no memory.
+// `lockstep elastic` with real faults: ranks killed and stopped, nodes that leave and join, lack of
+// memory.
 #include <gtest/gtest.h>
 
 #include <apps/results.hpp>
@@ -28,7 +29,7 @@ class Elastic : public Supervised {
     words.insert(words.end(), arguments.begin(), arguments.end());
     return words;
   }
-  /// Fault and pace in misbehave's words; a fault that is to come once leaves a mark.
+  /// Fault and pace for misbehave; a fault that should happen only once leaves a mark.
   Finished supervise(const Words& options, const Words& more, const std::string& fault,
                      const std::string& pace = "0", bool once = true) {
     std::vector<std::pair<std::string, std::string>> environment{
@@ -54,14 +55,14 @@ TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbed
   EXPECT_EQ(all("start", "ranks"), Json({4, 3, 4})) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"killed", "members", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({2})) << finished.output;
-  // The planned change lost nothing, the kill at most what came after the last checkpoint.
+  // The planned change lost no step; the kill lost at most those after the last checkpoint.
   EXPECT_EQ(history("start")[2].at("step"), history("end")[1].at("step"));
   EXPECT_EQ(history("start")[2].at("lost_steps"), 0);
   EXPECT_GE(history("start")[1].at("step").get<int>(), 10) << finished.output;
   EXPECT_LT(history("start")[1].at("down_s").get<double>(), 20.0);
   EXPECT_TRUE(completed(dir()));
 
-  // The deck in a checkpoint names the run folder.
+  // The deck in a checkpoint contains the run folder.
   const std::string last = "/checkpoints/step-00000120.h5", disturbed = scratch_.file("disturbed");
   fs::rename(dir(), disturbed);
   ASSERT_EQ(classify(4, small_run(dir(), invariant(12))).exit_code, 0);
@@ -149,7 +150,7 @@ TEST_F(Elastic, AFailureAtTheSameStepIsNotTriedAThirdTime) {
   EXPECT_EQ(all("end", "why"), Json({"failure", "failure"})) << finished.output;
 }
 
-TEST_F(Elastic, WantOfMemoryNamesTheRankWhatItHeldAndTheLimitAndIsNotTriedAgain) {
+TEST_F(Elastic, LackOfMemoryNamesTheRankItsMemoryAndTheLimitAndIsNotTriedAgain) {
   const Words command = this->command({"--min", "2", "--max", "2"});
   const Finished finished = run({"sh", "-c", "ulimit -v 4194304; exec " + quoted(command)},
                                 {{"MISBEHAVE", "eat 1 35"}, {"MISBEHAVE_PACE", "20"}});
@@ -164,7 +165,7 @@ TEST_F(Elastic, ABadDeckEndsItAtOnceWithTwo) {
   const Finished seen = supervise({"--max", "2"}, {"--set", "train.epochs=-1"}, "");
   EXPECT_EQ(seen.exit_code, 2) << seen.output;
   EXPECT_FALSE(seen.says("start 1")) << seen.output;
-  // Tables of a program's task are known to the program alone.
+  // Only the program knows the tables of its task.
   const Finished told = supervise({"--max", "2"}, {"--set", "model.kind=\"none\""}, "");
   EXPECT_EQ(told.exit_code, 2) << told.output;
   EXPECT_TRUE(told.says("start 1") && !told.says("start 2")) << told.output;
@@ -176,12 +177,13 @@ TEST_F(Elastic, ALauncherThatIsNotThereOrATimeThatIsNoneEndsItBeforeAnythingIsSt
     launcher_ = no_launcher + " -l";
     const Finished finished = run(command({"--max", "2"}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says("the launcher " + no_launcher + " is no program")) << finished.output;
+    EXPECT_TRUE(finished.says("the launcher " + no_launcher + " is not an executable program"))
+        << finished.output;
   }
   for (const std::string no_time : {"nan", "inf", "-1", "1e99", "soon"}) {
     const Finished finished = run(command({"--max", "2", "--within=" + no_time}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says(no_time + " is no number from 0")) << finished.output;
+    EXPECT_TRUE(finished.says(no_time + " is not a number from 0")) << finished.output;
   }
   EXPECT_FALSE(fs::exists(dir()));
 }
@@ -196,14 +198,13 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
   };
   for (const auto& [options, says] :
        {Case{{"--max", "1000000000"}, "1000000000 ranks do not fit on this machine"},
-        Case{{"--members", file, "--max", "100000"},
-             "100000 ranks on 100000 hosts cannot be named"},
+        Case{{"--members", file, "--max", "100000"}, "100000 ranks on 100000 hosts do not fit"},
         Case{{"--members", "/dev/zero", "--max", "2"},
              "/dev/zero cannot be read: it is a device, not a file"}}) {
     const Finished finished = run(command(options), {}, 60);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
     EXPECT_TRUE(finished.says(says)) << finished.output;
-    EXPECT_LT(finished.seconds, 50) << finished.output;  // 5, and what a busy machine needs
+    EXPECT_LT(finished.seconds, 50) << finished.output;  // 5, plus a margin for a busy machine
   }
   EXPECT_FALSE(fs::exists(dir()));
 }
@@ -211,7 +212,8 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
 TEST_F(Elastic, NumbersOfRanksThatDoNotDivideTheShardsAreLeftOut) {
   const Finished none = supervise({"--min", "5", "--max", "5"}, invariant(1), "");
   EXPECT_EQ(none.exit_code, 2) << none.output;
-  EXPECT_TRUE(none.says("train.shards = 12 wants a number of ranks that divides it")) << none.output;
+  EXPECT_TRUE(none.says("train.shards = 12 needs a number of ranks that divides it"))
+      << none.output;
   const Finished finished = supervise({"--min", "2", "--max", "5"}, invariant(1), "");
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("start", "ranks"), Json({4})) << finished.output;
@@ -262,7 +264,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
   const Words once = command({"--min", "2", "--max", "2"});
   const Finished before = run({"sh", "-c", in_it + "rmdir " + gone + "; exec " + quoted(once)});
   EXPECT_EQ(before.exit_code, 2) << before.output;
-  EXPECT_TRUE(before.says("the folder that this program was started in")) << before.output;
+  EXPECT_TRUE(before.says("the working directory of this program")) << before.output;
   EXPECT_FALSE(before.says("start 1")) << before.output;
 
   const Finished meanwhile =
@@ -271,7 +273,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
                " ]; do sleep 0.05; done; rmdir " + gone + "; wait $pid"},
           {{"MISBEHAVE", "kill 1 7"}, {"MISBEHAVE_MARK", scratch_.file("mark")}});
   EXPECT_EQ(meanwhile.exit_code, 2) << meanwhile.output;
-  EXPECT_TRUE(meanwhile.says("the folder that this program was started in")) << meanwhile.output;
+  EXPECT_TRUE(meanwhile.says("the working directory of this program")) << meanwhile.output;
   EXPECT_FALSE(meanwhile.says("start 2")) << meanwhile.output;
   expect_nothing_left();
 }
@@ -281,8 +283,8 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
   const auto first = command({"--min", "2", "--max", "2"}, more);
   auto next = first;
   next.emplace_back("--resume");
-  // A process that has a rank's mark, and lasts until it is waited for: on a busy machine the ranks
-  // may be over first.
+  // A process with a rank's mark that lasts until it is waited for: on a busy machine the ranks may
+  // end first.
   const std::string said = scratch_.file("said");
   const std::string leave_one =
       "stepped 1; read launcher rest </proc/$pid/task/$pid/children\n"
@@ -295,7 +297,7 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
       "50");
   EXPECT_TRUE(finished.says("exit=0")) << finished.output;
   const std::string next_said = read_file(said);
-  for (const char* part : {"of this run that a killed supervisor left behind: ", "resumed from "})
+  for (const char* part : {"of this run left behind by a killed supervisor: ", "resumed from "})
     EXPECT_NE(next_said.find(part), std::string::npos) << next_said;
   expect_nothing_left();
 }
@@ -309,16 +311,16 @@ TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehindAndTheySave) {
   EXPECT_TRUE(newest_good_checkpoint(dir() + "/checkpoints"));
 }
 
-/// Hosts that are this machine: `ssh` runs the command here, unless the file down is there and the
-/// host is the first one.
+/// Hosts that are all this machine: `ssh` runs the command here, unless the file down exists and
+/// the host is the first one.
 class PretendedHosts : public Elastic {
  protected:
   [[nodiscard]] Words hosts(const std::string& members) {
     return hosts(members, "[ \"$1\" = node1 ] && [ -e '" + scratch_.file("down") +
                               "' ] && exit 255\nshift\neval \"exec $*\"\n");
   }
-  /// `reach`: what ssh does, with the host in $1. mpiexec is told its own address, as the name of
-  /// this machine may be none that resolves.
+  /// `reach`: action of ssh, with the host in $1. mpiexec gets its own address, since the name of
+  /// this machine may not resolve.
   [[nodiscard]] Words hosts(const std::string& members, const std::string& reach,
                             bool by_address = true) {
     const std::string ssh = scratch_.write(
@@ -354,7 +356,7 @@ TEST_F(PretendedHosts, OfWhichNoneCanBeReachedEndItWithTheLaunchersWords) {
   const Finished finished = run(command(options), {}, 120);
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(finished.says("ssh: Could not resolve hostname node")) << finished.output;
-  EXPECT_LT(finished.seconds, 90) << finished.output;  // 10, and what a busy machine needs
+  EXPECT_LT(finished.seconds, 90) << finished.output;  // 10, plus a margin for a busy machine
 }
 
 TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
@@ -366,7 +368,7 @@ TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
       finished.says("no host has answered for 8 s (node1, node2); the launcher is still "
                     "connecting, and has said: Connecting to node"))
       << finished.output;
-  EXPECT_TRUE(finished.says("nothing can be started on any of its hosts")) << finished.output;
+  EXPECT_TRUE(finished.says("the launcher cannot start a process on any host")) << finished.output;
   EXPECT_GE(finished.seconds, 12) << finished.output;
   expect_nothing_left();
 }
@@ -395,7 +397,7 @@ TEST_F(PretendedHosts, OfASlurmWhoseCommandsHangAreStartedOnAllTheSame) {
                                     {"SLURM_TASKS_PER_NODE", "2"}});
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
-  EXPECT_LT(finished.seconds, 120) << finished.output;  // 10, and what a busy machine needs
+  EXPECT_LT(finished.seconds, 120) << finished.output;  // 10, plus a margin for a busy machine
   expect_nothing_left();
 }
 
@@ -432,7 +434,7 @@ TEST_F(PretendedHosts, LosingTheFirstNodeDoesNotLoseTheRun) {
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"host lost", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_hosts"), Json({"node1"})) << finished.output;
-  // It never answered again, so it was not used again, and nothing else was stopped for it.
+  // It never answered again, so it was not used again, and no other start was stopped for it.
   EXPECT_EQ(all("start", "ranks"), Json({3, 2})) << finished.output;
 }
 

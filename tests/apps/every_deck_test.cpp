@@ -1,5 +1,4 @@
-// Every deck of inputs/, and the resolved deck of a run of it, is known to every verb of every
-// program.
+// Every verb of every program knows every deck of inputs/, and the resolved deck of a run of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ Arguments decks() {
   return names;
 }
 
-/// A deck, made small, with the data it needs.
+/// A deck reduced in size, with its data.
 class EveryDeck : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -77,7 +76,7 @@ std::pair<std::string, std::string> split_last_line(const std::string& output) {
   return {output.substr(0, begin), output.substr(begin, end - begin)};
 }
 
-/// A resolved deck without what a run measures.
+/// A resolved deck without the values that a run measures.
 std::string without_measured(const std::string& deck) {
   return std::regex_replace(
       deck,
@@ -111,7 +110,7 @@ TEST_P(EveryDeck, ResolvedOneOfARunIsTheSameDeckToEveryProgram) {
 }
 
 TEST_P(EveryDeck, IsDescribedByTheUtilityAndByItsProgram) {
-  // The programs' own memory, and with it the peak, is another.
+  // The programs' own memory differs, and so does the peak.
   const auto of_the_model = [](const std::string& report) {
     return std::regex_replace(report, std::regex("\nthe process at its peak [^\n]*"), "");
   };

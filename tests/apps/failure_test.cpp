@@ -1,4 +1,4 @@
-// Bad luck: a rank that fails, dies or stops where the others cannot know; a disk that fills.
+// A rank that fails, dies or stops without the others' knowledge; a full disk.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ void expect_soon(const Fault& fault) {
   EXPECT_LT(fault.seconds, soon_s) << fault.finished.output;
 }
 
-// Under 165 MiB the system's loader speaks, with 127, or OpenBLAS's initialiser, with a SIGINT;
-// from the program's own beginning on it is a sentence and 1, or the run completes: never a death
-// by signal or a hang.
+// Below 165 MiB the system's loader fails, with 127, or OpenBLAS's initialiser, with a SIGINT. Once
+// the program has begun it ends with a sentence and 1, or the run completes: never a death by
+// signal or a hang.
 TEST(LittleAddressSpace, IsASentenceAndExitCodeOneAtAnySize) {
   const ScratchFolder scratch;
   int refused = 0, done = 0;
@@ -47,7 +47,7 @@ TEST(LittleAddressSpace, IsASentenceAndExitCodeOneAtAnySize) {
   EXPECT_GT(done, 5);
 }
 
-// The other one is in MPI_Init by then, and would wait there for as long as comm.timeout.
+// The other one is in MPI_Init then, and would wait there until comm.timeout.
 TEST(LittleAddressSpace, OfOneRankEndsTheOthersToo) {
   const ScratchFolder scratch;
   auto command = app(2, "apps/classify", small_run(scratch.file("run")));
@@ -103,14 +103,13 @@ TEST(LoneFailure, OfARankThatDiesEndsTheOthersAndTheRunIsNotCompleted) {
   EXPECT_NE(killed.finished.exit_code, 0) << killed.finished.output;
   expect_soon(killed);
   EXPECT_FALSE(completed(scratch.file("killed")));
-  // mpiexec may call this a success; the run's own marker does not.
+  // mpiexec may report success; the run's own marker does not.
   const Fault left = misbehave(2, "exit0 1 7", small_run(scratch.file("left"), with_timeout));
   expect_soon(left);
   EXPECT_FALSE(completed(scratch.file("left")));
 }
 
-// A run folder on a file system of 384 KiB: room for the first checkpoint (about 220 KB), not for
-// two.
+// A run folder on a file system of 384 KiB: room for one checkpoint (about 220 KB), not for two.
 Finished run_on_small_disk(const std::string& script) {
   return run({"unshare", "-Urm", "sh", "-c", script}, {}, 60);
 }
@@ -121,8 +120,7 @@ TEST(DiskFull, DuringARunFailsTheSaveInOneSentenceAndTheRunGoesOn) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("disk");
   std::filesystem::create_directory(dir);
-  // Epoch 1 is saved; then a file fills the disk and goes again when the run is over; the last save
-  // fails.
+  // Epoch 1 is saved; then a file fills the disk until the run has ended; the last save fails.
   const auto train =
       app(2, "apps/classify",
           small_run(dir + "/run", {"--set", "checkpoint.keep=0", "--set", "train.epochs=3"}));

@@ -7,22 +7,22 @@
 
 namespace lockstep::test {
 
-/// A run in which one rank did something on purpose.
+/// A run in which one rank has an injected fault.
 struct Fault {
   Finished finished;
-  double seconds = 0;  ///< from that moment to the end of the job; 0 if it never came
+  double seconds = 0;  ///< from the fault to the end of the job; 0 if there was none
 };
 
-/// Well below the 10 minutes for which a deck's ranks wait by default, and well above what a busy
+/// Well below the 10 minutes for which ranks wait by default, and well above the time that a busy
 /// machine takes to end a job.
 inline constexpr double soon_s = 30;
 
-/// For runs whose faults end by this deadline of theirs, the job's start included.
+/// For runs whose faults end by their own deadline, including the job's start.
 inline const std::vector<std::string> with_timeout{"--set", "comm.timeout=4"};
-/// From the fault on they wait for that long at least: who waits has perhaps been waiting before.
+/// They wait at least that long after the fault: a rank may have been waiting before it.
 inline constexpr double least_wait_s = 0.5;
 
-/// Removes the run folder that a command names.
+/// Removes the run folder in a command.
 inline void remove_run(const std::vector<std::string>& command) {
   const std::string key = "run.dir=\"";
   for (const std::string& word : command) {
@@ -31,8 +31,8 @@ inline void remove_run(const std::vector<std::string>& command) {
   }
 }
 
-/// A command that runs the program misbehave, with an `order` as misbehave.cpp describes it. Ranks
-/// of a busy machine may miss a deadline when they start: they are started once more.
+/// A command that runs the program misbehave with an `order` as in misbehave.cpp. Ranks of a busy
+/// machine may miss a deadline at their start; they are then started once more.
 inline Fault misbehave(const std::vector<std::string>& command, const std::string& order) {
   for (int start = 1;; ++start) {
     const ScratchFolder scratch;

@@ -1,4 +1,4 @@
-// From field to field: heat_data --step, the U-Nets of inputs/, and their predictions.
+// Field-to-field regression: heat_data --step, the U-Nets of inputs/, and their predictions.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -56,8 +56,8 @@ class Fields : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(app(ranks, "apps/regress", arguments), {}, 120);
   }
-  /// The figure of the run of `data`, whose predictions have it too; `persistence` is that of the
-  /// field staying as it is.
+  /// The figure of the run of `data`, which its predictions reproduce; `persistence` is the figure
+  /// of an unchanged field.
   void expect_learnt(const std::string& data, std::size_t points, double persistence,
                      double bound) {
     const double judged = Json::parse(read_file(scratch_.file("run/summary.json")))
@@ -100,7 +100,7 @@ TEST_F(Fields, StepsFollowTheHeatEquation) {
   make_data("steps.h5", {"--step", "2", "--train", "1", "--test", "5", "--time", "1e-5"});
   const auto state = numbers(scratch_.file("steps.h5"), "test/state"),
              next = numbers(scratch_.file("steps.h5"), "test/next");
-  // u' = u + t div(k grad u), for a time so short that nothing else counts.
+  // u' = u + t div(k grad u), for a time so short that higher orders vanish.
   const auto at = [&](std::size_t sample, std::size_t channel, std::ptrdiff_t y, std::ptrdiff_t x) {
     if (y < 0 || x < 0 || y > 15 || x > 15) return 0.0;
     return static_cast<double>(
@@ -126,7 +126,7 @@ TEST_F(Fields, OfATimeThatIsNoneAreNotWritten) {
     const Finished refused =
         run({built("apps/heat_data"), scratch_.file("steps.h5"), "--time=" + time});
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_TRUE(refused.says(time + " is no number from 0 to 1000")) << refused.output;
+    EXPECT_TRUE(refused.says(time + " is not a number from 0 to 1000")) << refused.output;
     EXPECT_FALSE(std::filesystem::exists(scratch_.file("steps.h5")));
   }
 }
@@ -161,7 +161,7 @@ TEST_F(Fields, WhatDoesNotFitIsExitTwoAndASentence) {
   const std::vector<std::pair<Arguments, std::string>> cases{
       {{"--set", "model.levels=5"}, "16 is not a multiple of 32. Use fewer levels."},
       {{"--set", "data.train_targets=\"train/state\"", "--set", "data.test_targets=\"test/next\""},
-       "do not belong together"},
+       "do not match"},
       {{"--set", "model.hidden_dropout=0.1"},
        "model.hidden_dropout is a key of model.kind = \"mlp\", but model.kind is \"unet\""},
       {{"--set", "data.path=\"" + scratch_.file("heat.h5") + "\"", "--set",

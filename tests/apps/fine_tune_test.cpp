@@ -17,7 +17,7 @@ CheckpointContents last_of(const std::string& dir) {
 
 class FineTuning : public testing::Test {
  protected:
-  /// What is trained first: 10 classes.
+  /// The first training: 10 classes.
   void SetUp() override { ASSERT_EQ(classify(2, small_run(first)).exit_code, 0); }
 
   const ScratchFolder scratch;
@@ -72,7 +72,7 @@ TEST_F(FineTuning, AResumedRunGoesOnWithItsOwnWeights) {
   EXPECT_FALSE(run.says("weights of")) << run.output;
 }
 
-TEST_F(FineTuning, FromTheRunsOwnFolderTakesWhatIsMovedAside) {
+TEST_F(FineTuning, FromTheRunsOwnFolderTakesTheRunMovedAside) {
   const std::string file = "/checkpoints/step-00000040.h5";
   const auto want = last_of(first);
   for (const std::string& from : {first, first + file}) {
@@ -99,10 +99,10 @@ TEST_F(FineTuning, FromAWrongPathLeavesTheEarlierRunWhereItWas) {
             2);
   EXPECT_EQ(refused(first, "nothing in", {"--set", "model.kind=\"resnet18\""}), 2);
   fs::create_directory(second);
-  EXPECT_EQ(refused(second, "there is no good checkpoint in " + second), 4);
+  EXPECT_EQ(refused(second, "no intact checkpoint in " + second), 4);
 }
 
-TEST_F(FineTuning, WhatDoesNotFitOrIsNotThereIsASentence) {
+TEST_F(FineTuning, UnfitOrMissingWeightsAreASentence) {
   const auto refused = [&](const std::string& from, std::vector<std::string> more = {}) {
     more.insert(more.end(), {"--set", "train.init_from=\"" + from + "\""});
     const Finished run = classify(2, small_run(second, more));

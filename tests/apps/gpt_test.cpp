@@ -1,4 +1,4 @@
-// gpt: text to tokens, training, and text again.
+// gpt: text to tokens, training, generated text.
 #include <gtest/gtest.h>
 
 #include <apps/same_results.hpp>
@@ -23,7 +23,7 @@ Finished gpt(int ranks, const std::string& verb, Arguments arguments) {
   return run(app(ranks, "apps/gpt", arguments));
 }
 
-/// Sentences about numbers: after a few words the rest is certain.
+/// Sentences about numbers: a few words determine the rest.
 std::string counting_rhymes(int n) {
   const char* words[] = {"one", "two", "three", "four", "five", "six", "seven"};
   std::string text;
@@ -34,7 +34,7 @@ std::string counting_rhymes(int n) {
   return text;
 }
 
-/// In nats, of a character drawn by its frequency alone.
+/// In nats, for a character drawn by its frequency alone.
 double character_entropy(const std::string& text) {
   std::map<char, double> counts;
   for (const char c : text) ++counts[c];
@@ -48,7 +48,7 @@ double character_entropy(const std::string& text) {
 
 class Gpt : public testing::Test {
  protected:
-  /// Token files of the rhymes, and arguments of a training of 24 steps with them.
+  /// Token files of the rhymes, and arguments for a training of 24 steps on them.
   [[nodiscard]] std::string tokens(const std::string& tokenizer = "characters") {
     const std::string folder = scratch_.file("tokens_" + tokenizer);
     good(gpt(1, "tokens",
@@ -127,7 +127,7 @@ TEST_F(Gpt, KilledAndResumedHasTheSameBits) {
   EXPECT_EQ(results(scratch_.file("whole")), results(scratch_.file("killed")));
 }
 
-// The second with blocks that are computed again: nothing may depend on that either.
+// The second with recomputed blocks, which must not change a bit.
 TEST_F(Gpt, HasTheSameBitsOnAnyNumberOfRanksWhereItIsAsked) {
   const std::string data = tokens();
   const Arguments more{"train.reduction=\"invariant\"", "train.shards=4", "train.epochs=1"};
@@ -180,7 +180,7 @@ TEST_F(Gpt, SamplesTheSameTextForTheSameSeedOnAnyNumberOfRanks) {
   good(gpt(2, "train", deck(data, "run")));
   fs::remove_all(data);  // the run knows its characters
   const auto text = [&](int ranks, const Arguments& more) {
-    // More tokens than the context has.
+    // More tokens than the context.
     Arguments all{scratch_.file("run"), "--prompt", "After one", "--tokens", "70"};
     all.insert(all.end(), more.begin(), more.end());
     return good(gpt(ranks, "sample", all));
@@ -238,7 +238,7 @@ TEST_F(Gpt, BeginsWithHuggingFacesWeightsAndGivesThemBack) {
   const std::string output = good(gpt(2, "train", deck(data, "run", with_init)));
   EXPECT_NE(output.find("took 28 of 28 tensors\n"), std::string::npos) << output;
 
-  // A rate of 0 leaves them as they are: the way back ends where it began.
+  // A learning rate of 0 leaves them unchanged: the way back must end at the start.
   const std::string exported = scratch_.file("exported.safetensors"),
                     imported = scratch_.file("imported.h5"),
                     last = scratch_.file("run") + "/checkpoints/step-00000008.h5";
@@ -273,10 +273,10 @@ TEST_F(Gpt, CutsTextIntoShardsAndATestSet) {
   EXPECT_NEAR(static_cast<double>(test), 0.1 * static_cast<double>(characters), 20.0);
   const Finished twice = gpt(1, "tokens", {scratch_.file("text.txt"), "--output", data});
   EXPECT_EQ(twice.exit_code, 2);
-  EXPECT_TRUE(twice.says("holds token files already")) << twice.output;
+  EXPECT_TRUE(twice.says("already holds token files")) << twice.output;
 }
 
-// Mapped into memory it was a bus error.
+// If mapped into memory it would be a bus error.
 TEST_F(Gpt, ATokenFileThatIsCutWhileItIsReadIsExitCodeTwoWithItsName) {
   const std::string file = scratch_.file("train.bin"), metrics = scratch_.file("run/metrics.jsonl");
   std::vector<std::uint16_t> tokens(50'000);
@@ -303,7 +303,7 @@ TEST_F(Gpt, SaysWhatIsWrong) {
   };
   const std::string nowhere = scratch_.file("nowhere");
   expect(gpt(2, "train", deck(nowhere, "run")), "there is no " + nowhere);
-  expect(gpt(2, "train", {source("inputs/synthetic.toml")}), "is no model of text");
+  expect(gpt(2, "train", {source("inputs/synthetic.toml")}), "is not a language model");
   expect(classify(2, deck(nowhere, "run")), "which the program gpt trains");
   expect(gpt(1, "sample", {nowhere}), "No such file", 4);
   expect(gpt(1, "tokens", {nowhere, "-o", scratch_.file("x")}), "No such file", 1);
@@ -311,11 +311,11 @@ TEST_F(Gpt, SaysWhatIsWrong) {
          scratch_.file("t") + ": byte 1 of the text, 0xff, is not UTF-8");
   expect(gpt(1, "tokens",
              {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--test-fraction", "nan"}),
-         "nan is no number from 0 to 0.99");
+         "nan is not a number from 0 to 0.99");
   expect(
       gpt(1, "tokens", {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--tokenizer", "gpt2"}),
       "needs --vocabulary");
-  // A damaged file is found when its tokens are read: on every rank, with the place.
+  // A damaged file is detected when its tokens are read: on every rank, with the place.
   const std::string data = scratch_.file("damaged");
   write_token_file(data + "/train.bin", std::vector<std::uint16_t>(13000, 70), 0);
   write_token_file(data + "/test.bin", std::vector<std::uint16_t>(2000, 70), 0);

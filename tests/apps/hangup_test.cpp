@@ -1,4 +1,4 @@
-// SIGHUP, of a terminal that is closed: a run stops and saves, a tool ends; under nohup both go on.
+// SIGHUP of a closed terminal: a run stops and saves, a tool ends; under nohup both go on.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ bool comes_true(const Condition& condition) {
   _exit(127);
 }
 
-/// How a process ended: 128 + n after signal n; -1 if it has not, and was killed.
+/// How a process ended: 128 + n after signal n; -1 if it had to be killed.
 int code_of(pid_t process) {
   int status = 0;
   if (!comes_true([&] { return waitpid(process, &status, WNOHANG) == process; })) {
@@ -53,7 +53,7 @@ int code_of(pid_t process) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// A tool that prints more than its pipe holds, and gets SIGHUP when the pipe is full.
+/// A tool that prints more than its pipe holds, and gets SIGHUP while the pipe is full.
 struct Tool {
   int code = -1;
   bool goes_on = false;  ///< after the signal
@@ -103,12 +103,12 @@ TEST(Hangup, EndsAToolButNotUnderNohup) {
   EXPECT_EQ(under_nohup.bytes, whole);
 }
 
-/// A run alone on a terminal, which is closed after its first line of metrics.
+/// A run alone on a terminal that is closed after its first line of metrics.
 pid_t on_closed_terminal(const std::vector<std::string>& command, const std::string& dir) {
   int screen = -1;
   const pid_t child = forkpty(&screen, nullptr, nullptr, nullptr);
   if (child == 0) become(command);
-  const auto drain = [&] {  // what it prints, so that it is not held up
+  const auto drain = [&] {  // reads its output, so that it does not block
     std::array<char, 4096> buffer{};
     pollfd readable{screen, POLLIN, 0};
     while (poll(&readable, 1, 0) > 0 && read(screen, buffer.data(), buffer.size()) > 0) continue;

@@ -1,4 +1,4 @@
-// The generator of the heat equation's solutions against solutions that are known.
+// The generator of the heat equation's solutions against known solutions.
 #include <gtest/gtest.h>
 #include <heat_data/heat_equation.hpp>
 
@@ -27,8 +27,8 @@ double largest_error(const std::vector<double>& field, std::int64_t n, const Exa
 }
 
 TEST(HeatSolver, GaussianSpreadsAsItDoesInThePlaneWhileItIsFarFromTheEdges) {
-  // exp(-r^2 / 2 w^2) becomes w^2 / v exp(-r^2 / 2 v) with v = w^2 + 2 k t; at the edges, which the
-  // plane does not have, it stays below 1e-13 here.
+  // exp(-r^2 / 2 w^2) becomes w^2 / v exp(-r^2 / 2 v) with v = w^2 + 2 k t in the plane. At the
+  // edges of the square that is below 1e-13 here.
   const HeatSolver solver(63);
   const Source source{.x = 0.52, .y = 0.47, .width = 0.04, .diffusivity = 1};
   const double k_time = 4e-4, w = source.width * source.width, v = w + 2 * k_time;

@@ -1,4 +1,4 @@
-// train.reduction = "invariant": whoever computes a run, it is the same run.
+// train.reduction = "invariant": a run has the same bits on any number of ranks.
 #include <gtest/gtest.h>
 
 #include <apps/same_results.hpp>
@@ -55,7 +55,7 @@ TEST(InvariantRun, GoesOnWithOtherRanksInTheMiddleOfAnEpochAsIfNothingHadHappene
   EXPECT_EQ(results(resumed).back(), results(whole).back());
 }
 
-TEST(InvariantRun, RefusesOnceAndWithTheRemedyWhatItCannotKeep) {
+TEST(InvariantRun, RefusesUnsupportedOptionsOnceWithTheRemedy) {
   const ScratchFolder scratch;
   const Finished five = classify(5, invariant_run(scratch.file("five")));
   EXPECT_EQ(five.exit_code, 2);

@@ -1,4 +1,4 @@
-// A run with copies of its state in memory (checkpoint.local_steps) that died goes on from them.
+// A killed run with copies of its state in memory (checkpoint.local_steps) resumes from them.
 #include <gtest/gtest.h>
 
 #include <apps/same_results.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run that saves a file at its end only, and a copy in `memory` after every fourth step.
+/// A run that saves a file only at its end, and a copy in `memory` after every fourth step.
 std::vector<std::string> with_copies(const std::string& dir, const std::string& memory,
                                      std::vector<std::string> more = {}) {
   auto arguments =
@@ -22,7 +22,7 @@ std::vector<std::string> with_copies(const std::string& dir, const std::string& 
   return arguments;
 }
 
-/// Rank 1 kills itself in its 23rd step, of so many forward passes each.
+/// Rank 1 kills itself in its 23rd step; each step has so many forward passes.
 void kill_one(const std::vector<std::string>& arguments, int passes = 1) {
   const Finished run =
       lockstep::test::run(app(2, "tests/apps/misbehave", arguments),
@@ -105,7 +105,8 @@ TEST_F(LocalCopiesOfARun, WithTheMemoryLostTheRunGoesOnFromTheFileSystem) {
   const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_TRUE(rest.says("at step 22")) << rest.output;
-  EXPECT_TRUE(rest.says("none is there any more") && rest.says("It goes on from step-00000022.h5"))
+  EXPECT_TRUE(rest.says("are gone: its nodes") &&
+              rest.says("The run resumes from step-00000022.h5"))
       << rest.output;
 }
 
@@ -113,7 +114,7 @@ TEST_F(LocalCopiesOfARun, OfAnotherSeedOrModelAreRefusedBeforeTheyAreCheckpoints
   kill_one(with_copies(dir, memory));
   for (const auto& [setting, code, sentence] :
        {std::tuple{"train.seed=77", 2, "the deck says train.seed = 77"},
-        std::tuple{"model.kind=\"mlp\"", 4, "of another model than the deck's"}}) {
+        std::tuple{"model.kind=\"mlp\"", 4, "does not fit the deck's model"}}) {
     const Finished refused = classify(2, with_copies(dir, memory, {"--resume", "--set", setting}));
     EXPECT_EQ(refused.exit_code, code) << refused.output;
     EXPECT_TRUE(refused.says("a copy of step 20 in") && refused.says(sentence)) << refused.output;
@@ -124,7 +125,7 @@ TEST_F(LocalCopiesOfARun, OfAnotherSeedOrModelAreRefusedBeforeTheyAreCheckpoints
   EXPECT_TRUE(rest.says("at step 20")) << rest.output;
 }
 
-TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAbandoned) {
+TEST_F(LocalCopiesOfARun, AResumeFromAnEarlierFileFindsTheCopyAmongAbandonedCheckpoints) {
   kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=9"}));
   const Finished rest =
       classify(2, with_copies(dir, memory, {"--resume=" + dir + "/checkpoints/step-00000009.h5"}));
@@ -133,8 +134,8 @@ TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAban
   EXPECT_TRUE(fs::exists(dir + "/checkpoints/abandoned.1/step-00000020.h5")) << rest.output;
 }
 
-// The copy is of the step that best.h5 is of, which that name does not tell.
-TEST_F(LocalCopiesOfARun, WhoGoesOnFromTheBestAbandonsNothingOfItsBranch) {
+// The copy has the step of best.h5, whose name does not show it.
+TEST_F(LocalCopiesOfARun, AResumeFromTheBestAbandonsNothingOfItsBranch) {
   kill_one(with_copies(dir, memory,
                        {"--set", "checkpoint.every_steps=10", "--set", "checkpoint.async=false"}));
   const std::string checkpoints = dir + "/checkpoints/", best = checkpoints + "best.h5";
@@ -151,7 +152,7 @@ TEST_F(LocalCopiesOfARun, ANewRunInTheSameFolderTakesNothingOfIt) {
   const Finished anew = classify(2, with_copies(dir, memory));
   EXPECT_EQ(anew.exit_code, 0) << anew.output;
   EXPECT_FALSE(anew.says("resumed")) << anew.output;
-  // What was moved aside can still go on.
+  // A folder moved aside can still be resumed.
   const Finished old = classify(2, with_copies(dir + ".1", memory, {"--resume"}));
   EXPECT_TRUE(old.says("at step 20")) << old.output;
 }

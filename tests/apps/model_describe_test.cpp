@@ -1,4 +1,4 @@
-// `lockstep model describe` and `classify DECK --check-gradients`, as a user types them.
+// `lockstep model describe` and `classify DECK --check-gradients`, as users call them.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -98,7 +98,7 @@ TEST(Report, LeavesTheShareOfThePeakOutWhereFusedLayersSkipWork) {
   EXPECT_EQ(metrics.find("of_peak"), std::string::npos) << metrics;
 }
 
-TEST(ModelDescribe, TakesOverridesAndRefusesWhatDoesNotFit) {
+TEST(ModelDescribe, TakesOverridesAndRefusesUnfitOnes) {
   const auto deck = source("inputs/synthetic.toml");
   const auto other = lockstep_utility(
       {"model", "describe", deck, "--set", "model.kind=\"mlp\"", "--set", "model.hidden=[7]"});

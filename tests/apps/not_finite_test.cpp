@@ -1,4 +1,4 @@
-// Weights and losses that are not finite numbers: what is saved, kept and said.
+// Weights and losses that are not finite: saves, kept files and messages.
 #include <fstream>
 #include <utility>
 
@@ -46,7 +46,7 @@ TEST(NotFinite, TestLossBesideAFiniteValidationLossEndsTheRunWithExitCodeOneAndT
     file << last;
   };
   table("train.csv", 60, "");
-  table("test.csv", 10, "0.5,1e30\n");  // whose square is no f32
+  table("test.csv", 10, "0.5,1e30\n");  // its square exceeds f32
   std::ofstream(scratch.file("deck.toml"))
       << "[data]\nkind = \"csv\"\npath = \"" << scratch.file("train.csv") << "\"\ntest_path = \""
       << scratch.file("test.csv")

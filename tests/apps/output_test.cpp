@@ -1,4 +1,4 @@
-// Standard output that takes nothing: a full disk (/dev/full), a reader that has gone, a closed
+// Standard output that cannot be written: a full disk (/dev/full), a reader that has gone, a closed
 // one.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Command = std::vector<std::string>;
 
-/// The command with its stdout as `script` says, which ends with "$@".
+/// Runs the command with stdout set up by `script`, which ends with "$@".
 Finished in_shell(const std::string& script, const Command& command) {
   Command all{"bash", "-c", script, "bash"};
   all.insert(all.end(), command.begin(), command.end());
@@ -28,14 +28,14 @@ Command tool(const Command& arguments) {
   return command;
 }
 
-/// Alone, without mpiexec: what mpiexec does with its own stdout is not ours.
+/// Without mpiexec, whose own handling of stdout is not tested here.
 Command alone(const std::string& program, const Command& arguments) {
   Command command{built(program)};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
 
-/// Everything that prints and ends. Runs in `scratch` give them a checkpoint and flight rings.
+/// All commands that print and end. Runs in `scratch` give them a checkpoint and flight rings.
 std::vector<Command> what_only_prints(const ScratchFolder& scratch) {
   const std::string deck = source("inputs/synthetic.toml");
   const std::string good = scratch.file("run"), killed = scratch.file("killed");
@@ -84,7 +84,7 @@ TEST(Output, ThatCannotBeWrittenIsExitOneAndASentence) {
   }
 }
 
-TEST(Output, WhoseReaderHasGoneEndsWhatOnlyPrintsQuietly) {
+TEST(Output, WhoseReaderHasGoneQuietlyEndsCommandsThatOnlyPrint) {
   const ScratchFolder scratch;
   for (const Command& command : what_only_prints(scratch)) {
     const Finished finished = in_shell(nobody, command);
@@ -112,7 +112,7 @@ TEST(Output, ThatCannotBeWrittenEndsNoTrainingAndIsToldOnceInItsLog) {
   }
 }
 
-TEST(Output, OfAPipeThatIsFullHoldsNoTrainingUpAndOnlyWhatPrintsWaits) {
+TEST(Output, OfAFullPipeDelaysNoTrainingOnlyPrintingCommands) {
   const ScratchFolder scratch;
   const std::string full = "mkfifo " + scratch.file("pipe") + "; exec 3<>" + scratch.file("pipe") +
                            "; head -c 65536 /dev/zero >&3; ";
@@ -120,8 +120,8 @@ TEST(Output, OfAPipeThatIsFullHoldsNoTrainingUpAndOnlyWhatPrintsWaits) {
       in_shell(full + "exec \"$@\" >&3", alone("apps/classify", small_run(scratch.file("run"))));
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(finished.output,
-            "warning: standard output cannot be written: it takes nothing (a full pipe, or a "
-            "terminal that was stopped). The run goes on; log.txt has it all.\n");
+            "warning: standard output cannot be written: it accepts nothing (a full pipe or a "
+            "stopped terminal). The run goes on; log.txt has it all.\n");
   EXPECT_NE(read_file(scratch.file("run/log.txt")).find("step 40/40"), std::string::npos);
   const Finished printed =
       in_shell("rm -f " + scratch.file("pipe") + "; " + full +
@@ -130,8 +130,8 @@ TEST(Output, OfAPipeThatIsFullHoldsNoTrainingUpAndOnlyWhatPrintsWaits) {
   EXPECT_EQ(printed.exit_code, 0) << printed.output;
 }
 
-/// Of two ranks, each of which has its stdout as `script` says. (What mpiexec does when its own
-/// takes nothing is not ours: MPICH's ends the job.)
+/// Two ranks, each with stdout set up by `script`. (mpiexec's own stdout is not tested here:
+/// MPICH's ends the job.)
 Finished two_ranks(const std::string& script, const Command& arguments) {
   Command command = app(2, "apps/classify", arguments);
   const auto program = std::find(command.begin(), command.end(), built("apps/classify"));

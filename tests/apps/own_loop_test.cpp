@@ -277,7 +277,7 @@ TEST_F(OwnLoop, HasOnlyRanksThatDivideItsShards) {
   const Finished none =
       run(command({"--min", "5", "--max", "5", "--shards", "12"}, own_loop("none")));
   EXPECT_EQ(none.exit_code, 2) << none.output;
-  EXPECT_TRUE(none.says("--shards 12 wants a number of ranks that divides it")) << none.output;
+  EXPECT_TRUE(none.says("--shards 12 needs a number of ranks that divides it")) << none.output;
   const Finished four =
       run(command({"--min", "1", "--max", "5", "--shards", "12"}, own_loop("none")));
   EXPECT_EQ(four.exit_code, 0) << four.output;
@@ -327,7 +327,7 @@ TEST_F(OwnLoop, ThatCrashesAtEachStartIsGivenUpWithASentence) {
   const Finished finished = misbehave("crash", {"--restarts", "2"});
   EXPECT_EQ(finished.exit_code, 3) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"killed", "killed", "killed"})) << finished.output;
-  EXPECT_TRUE(finished.says("gives up: more than 2 failures")) << finished.output;
+  EXPECT_TRUE(finished.says("giving up: more than 2 failures")) << finished.output;
   EXPECT_TRUE(finished.says("no start has made a train::StopRequest")) << finished.output;
 }
 

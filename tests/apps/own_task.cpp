@@ -1,4 +1,5 @@
-// A program with a task of its own: classify, its loss times a number from a table of its own.
+// A program with a task of its own: classify, with its loss multiplied by a number from a table of
+// its own.
 #include <memory>
 
 #include <lockstep/autograd/functional.hpp>

@@ -1,4 +1,4 @@
-// train.precision: whole runs in 16-bit products.
+// train.precision: whole runs with 16-bit products.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -21,7 +21,7 @@ double test_loss(const std::string& dir) {
   return nlohmann::json::parse(read_file(dir + "/summary.json")).at("test_loss").get<double>();
 }
 
-/// The loss scale that a checkpoint holds; 0 where there is none.
+/// The loss scale in a checkpoint; 0 without one.
 double scale_in(const std::string& checkpoint) {
   const Finished finished = lockstep_utility({"checkpoint", "inspect", checkpoint});
   const auto at = finished.output.find("grad_scale ");
@@ -80,7 +80,7 @@ TEST(Precision, ScaleThatIsTooLargeIsHalvedUntilStepsCount) {
   const Finished finished =
       classify(2, run_in("fp16", scratch.file("run"), {"--set", "train.loss_scale=1e9"}));
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
-  EXPECT_TRUE(finished.says("step 1 is left out: its gradients are not finite in fp16"))
+  EXPECT_TRUE(finished.says("step 1 is skipped: its gradients are not finite in fp16"))
       << finished.output;
   EXPECT_LT(test_loss(scratch.file("run")), 2.0) << finished.output;
 }

@@ -44,7 +44,7 @@ bool holds_beginning_with(const std::string& path) {
 
 class Predict : public testing::Test {
  protected:
-  /// A run of regress in `dir`, of few steps.
+  /// A short run of regress in `dir`.
   void fit(const std::string& dir, const Arguments& more = {}) {
     const std::string heat = scratch_.file("heat.h5");
     if (!fs::exists(heat)) {
@@ -69,7 +69,7 @@ class Predict : public testing::Test {
   Json summary(const std::string& dir) {
     return Json::parse(read_file(scratch_.file(dir + "/summary.json")));
   }
-  /// What `lockstep evaluate` finds.
+  /// The result of `lockstep evaluate`.
   Json evaluate(int ranks, const Arguments& arguments) {
     Arguments all{"evaluate"};
     all.insert(all.end(), arguments.begin(), arguments.end());
@@ -83,7 +83,7 @@ class Predict : public testing::Test {
 };
 
 TEST_F(Predict, AnyNumberOfRanksWritesTheSameBytesInTheOrderOfTheInputs) {
-  fit("run");  // so many samples that each of 3 ranks has some, and the last has fewer
+  fit("run");  // enough samples for each of 3 ranks, with fewer on the last
   const std::string input = scratch_.file("heat.h5") + ":train/parameters";
   std::string alone;
   for (const int ranks : {1, 2, 3}) {
@@ -112,7 +112,7 @@ TEST_F(Predict, PredictionsAreThoseThatTheRunWasJudgedBy) {
   EXPECT_NEAR(error, summary("run").at("test_max_error").get<double>(), 1e-5);
 }
 
-/// y = sin(6 x) + s(x) e, s(x) = 0.05 + 0.4 x, with e from a normal distribution.
+/// y = sin(6 x) + s(x) e, s(x) = 0.05 + 0.4 x, with normally distributed e.
 std::string noisy_lines(int lines, unsigned seed) {
   std::mt19937 random(seed);
   std::string text = "x,y\n";
@@ -158,7 +158,7 @@ TEST_F(Predict, ModelsThatTellHowSureTheyAreFindTheNoiseOfTheData) {
   }
 }
 
-TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {
+TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckNamesTheModel) {
   fit("run");
   const std::string deck = scratch_.file("run/deck.toml"),
                     input = scratch_.file("heat.h5") + ":test/parameters";
@@ -183,12 +183,12 @@ TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {
       lockstep(1, {"checkpoint", "import", scratch_.file("w.h5"), "-o", scratch_.file("no.h5"),
                    "--deck", source("inputs/synthetic.toml")});
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
-  EXPECT_TRUE(refused.says("is not of the model in")) << refused.output;
+  EXPECT_TRUE(refused.says("does not fit the model in")) << refused.output;
   EXPECT_TRUE(refused.says("train.init_from")) << refused.output;
   EXPECT_FALSE(fs::exists(scratch_.file("no.h5")));
 }
 
-TEST_F(Predict, EvaluateFindsWhatTheRunFoundOnTheSameData) {
+TEST_F(Predict, EvaluateReproducesTheRunsFiguresOnTheSameData) {
   fit("run");
   const Json found = summary("run");
   for (const int ranks : {1, 3}) {
@@ -230,7 +230,7 @@ TEST_F(Predict, EvaluateComputesInThePrecisionOfTheRun) {
   EXPECT_EQ(again.at("loss"), summary("run").at("test_loss"));
 }
 
-/// What numpy.save writes of rows of four floats.
+/// The output of numpy.save for rows of four floats.
 std::string npy_of(const std::vector<float>& samples) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
                        std::to_string(samples.size() / 4) + ", 4), }";
@@ -295,7 +295,7 @@ TEST_F(Predict, ClassifiersAreEvaluatedOnAnyNumberOfRanks) {
   EXPECT_TRUE(said.says("class  recall  precision  samples")) << said.output;
 }
 
-TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
+TEST_F(Predict, ImpossibleRequestsAreASentenceAndLeaveNothing) {
   fit("run");
   ASSERT_EQ(classify(1, small_run(scratch_.file("images"))).exit_code, 0);
   const std::string heat = scratch_.file("heat.h5"), output = scratch_.file("y.h5");
@@ -311,7 +311,7 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
        "has samples [1], but the model takes parameters [4]"},
       {{"predict", "run", "--input", heat + ":test/parameters", "--output", heat},
        2,
-       "which is read"},
+       "as the input"},
       {{"predict", "none", "--input", heat, "--output", output}, 4, "none"},
       {{"predict", "run", "--input", heat + ":test/parameters", "--output", "/proc/y.h5"},
        1,
@@ -325,8 +325,10 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
         "data.target_mean=[1.0]", "--set", "data.target_std=[2.0]"},
        2,
        "outputs are normalised, but they are as they are"},
-      {{"evaluate", "run", "--set", "loss.kind=\"gaussian_nll\""}, 2, "does not tell how sure"},
-      {{"evaluate", "images", "--data", heat}, 2, "made up"}};
+      {{"evaluate", "run", "--set", "loss.kind=\"gaussian_nll\""},
+       2,
+       "does not output an uncertainty"},
+      {{"evaluate", "images", "--data", heat}, 2, "generated without a file"}};
   for (const auto& [arguments, exit_code, sentence] : cases) {
     for (const int ranks : {1, 2}) {
       Arguments here{arguments[0], scratch_.file(arguments[1])};
@@ -339,7 +341,7 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
   }
 }
 
-TEST_F(Predict, NoToolReplacesWhatItReadsUnderWhicheverName) {
+TEST_F(Predict, NoToolReplacesItsInputUnderAnyName) {
   fit("run");
   std::string file = good(lockstep(1, {"checkpoint", "latest", scratch_.file("run")}));
   file.pop_back();
@@ -355,7 +357,7 @@ TEST_F(Predict, NoToolReplacesWhatItReadsUnderWhicheverName) {
           Arguments{"predict", scratch_.file("run"), "--input", input, "--output", output}}) {
       const Finished refused = lockstep(1, arguments);
       EXPECT_EQ(refused.exit_code, 2) << refused.output;
-      EXPECT_TRUE(refused.says("is the same file as " + file)) << refused.output;
+      EXPECT_TRUE(refused.says("is the same file as the input " + file)) << refused.output;
       EXPECT_TRUE(read_file(file) == bytes) << arguments[0] << " " << arguments[1];
     }
   }

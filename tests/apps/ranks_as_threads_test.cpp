@@ -1,4 +1,4 @@
-// One process whose ranks are threads: the same run as mpiexec's, without mpiexec and without MPI.
+// One process with ranks as threads: the same run as mpiexec's, without mpiexec and without MPI.
 #include <gtest/gtest.h>
 
 #include <apps/fault.hpp>

@@ -30,7 +30,7 @@ class Regress : public testing::Test {
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
   }
 
-  /// inputs/heat.toml on this test's data.
+  /// inputs/heat.toml with this test's data.
   Finished regress(int ranks, const Arguments& more, const std::string& dir = "run") {
     Arguments arguments{source("inputs/heat.toml"), "--set",
                         "data.path=\"" + scratch_.file("heat.h5") + "\"", "--set",
@@ -131,10 +131,10 @@ TEST_F(Regress, WrongDataAreExitTwoAndOneSentence) {
   const std::vector<std::pair<Arguments, std::string>> cases{
       {{"--set", "data.path=\"" + scratch_.file("no.h5") + "\""}, "no.h5 is missing"},
       {{"--set", "data.path=\"" + source("inputs/heat.toml") + "\""}, "is not an HDF5 file"},
-      {{"--set", "data.test_targets=\"test/peak\""}, "do not belong together"},
+      {{"--set", "data.test_targets=\"test/peak\""}, "do not match"},
       {{"--set", "data.train_targets=\"test/field\""}, "2000 samples in train/parameters"},
       {{"--set", "data.mean=[1.0, 2.0]"}, "have 4 channels, but data.mean has 2 numbers"},
-      {{"--set", "data.augment_flip=true"}, "for images"},
+      {{"--set", "data.augment_flip=true"}, "need images"},
       {{"--set", "data.kind=\"synthetic\""}, "classes, not values"},
       {{"--set", "model.kind=\"convnet\""}, "takes images"}};
   for (const auto& [arguments, sentence] : cases) {
@@ -205,7 +205,7 @@ TEST(HeatData, ReplacesNothing) {
     const std::string path = entry.path();
     const Finished finished = run({built("apps/heat_data"), path, "--train", "5", "--test", "5"});
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says(path + " is there already and is not replaced")) << finished.output;
+    EXPECT_TRUE(finished.says(path + " exists already and is not overwritten")) << finished.output;
   }
   look(after);
   EXPECT_EQ(after, before);

@@ -1,4 +1,4 @@
-// One bit that flips in one rank's memory, and what a user sees of it.
+// One flipped bit in one rank's memory, and the messages to the user.
 #include <gtest/gtest.h>
 
 #include <apps/fault.hpp>
@@ -29,7 +29,7 @@ TEST(FlippedBit, OfAParameterIsOneSentenceNamingRankAndTensorAndExitCodeOne) {
     EXPECT_TRUE(run.says(ranks == 2 ? "ranks 0 (" : "rank 1 (")) << run.output;
     const std::string verdict = "replicas are not equal";
     EXPECT_EQ(run.output.find(verdict), run.output.rfind(verdict)) << "once\n" << run.output;
-    // Resumed without the fault, it ends where a run that never had one does.
+    // Resumed without the fault, it ends like a run that never had one.
     EXPECT_EQ(newest_good_checkpoint(dir + "/checkpoints"), dir + "/checkpoints/step-00000010.h5");
     auto again = checked_run(dir);
     again.push_back("--resume");

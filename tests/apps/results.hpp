@@ -8,12 +8,12 @@
 
 namespace lockstep::test {
 
-/// Whether summary.json says that the run came to its end.
+/// Whether summary.json says that the run is complete.
 inline bool completed(const std::string& dir) {
   return nlohmann::json::parse(read_file(dir + "/summary.json")).at("completed").get<bool>();
 }
 
-/// What metrics.jsonl says, but for times.
+/// Contents of metrics.jsonl without times.
 inline std::vector<nlohmann::json> results(const std::string& dir) {
   std::vector<nlohmann::json> rows;
   std::istringstream lines(read_file(dir + "/metrics.jsonl"));

@@ -1,4 +1,5 @@
-// A run that was stopped, killed or cut short and resumed has the bits of one that was not.
+// A run that was stopped, killed or shortened and then resumed has the bits of an uninterrupted
+// one.
 #include <gtest/gtest.h>
 
 #include <apps/same_results.hpp>
@@ -73,7 +74,7 @@ TEST(Resume, FromCompressedCheckpointsGivesTheSameBits) {
   expect_same_end(whole, resumed);
 }
 
-/// A run in which rank 1 does something to itself in its 23rd step.
+/// A run with an injected fault of rank 1 in its 23rd step.
 Finished interrupted(const std::string& what, const std::vector<std::string>& arguments) {
   return run(app(2, "tests/apps/misbehave", arguments), {{"MISBEHAVE", what + " 1 23"}});
 }
@@ -96,7 +97,7 @@ TEST(Resume, MetricsContinueWithoutGapsOrRepeats) {
   ASSERT_EQ(classify(2, saving_every_three_steps(dir)).exit_code, 0);
   fs::remove(dir + "/checkpoints/step-00000040.h5");
   fs::remove(dir + "/checkpoints/step-00000039.h5");
-  std::ofstream(dir + "/metrics.jsonl", std::ios::app) << "{\"kind\": \"st";  // as a kill leaves it
+  std::ofstream(dir + "/metrics.jsonl", std::ios::app) << "{\"kind\": \"st";  // as after a kill
   ASSERT_EQ(classify(2, saving_every_three_steps(dir, {"--resume"})).exit_code, 0);
   std::ifstream in(dir + "/metrics.jsonl");
   std::vector<std::int64_t> steps;

@@ -1,6 +1,6 @@
-// classify in the folder ROOM_IN/run, except that in its 15th step, once the checkpoint of step 10
-// is there, rank 0 fills that file system with a file, up to its last kilobytes, and removes that
-// file once the run has said that the checkpoint of step 20 could not be written.
+// classify in the folder ROOM_IN/run, except for its 15th step. Once the checkpoint of step 10
+// exists, rank 0 fills that file system with a file, up to its last kilobytes. It removes the file
+// once the run has reported that the checkpoint of step 20 could not be written.
 #include <mpi.h>
 
 #include <chrono>
@@ -33,7 +33,7 @@ class RoomAgain : public lockstep::train::Classification {
         while (!fs::exists(folder / "run/checkpoints/step-00000010.h5")) pause();
         fill(folder);
       }
-      // A failure in the background is said between two steps, so no step may wait for it.
+      // A failure in the background is reported between two steps, so no step may wait for it.
       if (calls_ > 20 && fs::exists(folder / "filler")) {
         pause();
         if (says_not_written(folder / "run/log.txt")) fs::remove(folder / "filler");

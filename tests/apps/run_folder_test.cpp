@@ -1,4 +1,4 @@
-// Whose a run folder is, and what happens when it is not there any more.
+// Ownership of a run folder, and the loss of it during a run.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Some seconds long, without a checkpoint before its end.
+/// Takes some seconds, without a checkpoint before its end.
 std::vector<std::string> longer_run(const std::string& dir, std::vector<std::string> more = {}) {
   std::vector<std::string> options{"--set", "train.epochs=100",
                                    "--set", "checkpoint.every_epochs=100",
@@ -26,7 +26,7 @@ std::vector<std::string> longer_run(const std::string& dir, std::vector<std::str
   options.insert(options.end(), more.begin(), more.end());
   return small_run(dir, options);
 }
-/// One that somebody has to end.
+/// A run that the test must end.
 std::vector<std::string> endless_run(const std::string& dir, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {"--set", "train.epochs=1000000"});
   return longer_run(dir, more);
@@ -70,11 +70,12 @@ TEST(RunFolder, IsGivenToOneOfTwoRunsThatStartAtOnceAndTheOtherIsRefused) {
   ASSERT_EQ(classify(2, longer_run(alone)).exit_code, 0);
   int completed = 0, late = 0;
   while (completed < 5 + 2 * late) {
-    // From the second round on both find an earlier run that they want to move aside.
+    // From the second round on both find an earlier run that they move aside.
     std::array<std::future<Finished>, 2> started{start(longer_run(both)), start(longer_run(both))};
     std::array<Finished, 2> runs{started[0].get(), started[1].get()};
     if (runs[0].exit_code != 0) std::swap(runs[0], runs[1]);
-    if (runs[1].exit_code == 0 && late < 3) {  // on a busy machine it comes when the other is over
+    if (runs[1].exit_code == 0 &&
+        late < 3) {  // on a busy machine it may start after the other has ended
       ++late;
       completed += 2;
       continue;
@@ -114,7 +115,8 @@ TEST(RunFolder, OfAKilledRunIsTakenOver) {
     if (resume) again.emplace_back("--resume");
     const Finished next = classify(2, endless_run(dir, again));
     EXPECT_EQ(next.exit_code, 75) << next.output;
-    EXPECT_TRUE(next.says("process " + std::to_string(owner)) && next.says("taken over"))
+    EXPECT_TRUE(next.says("process " + std::to_string(owner)) &&
+                next.says("took over the run folder"))
         << next.output;
     EXPECT_EQ(next.says("resumed from"), resume) << next.output;
     EXPECT_FALSE(fs::exists(dir + "/run.lock"));
@@ -175,7 +177,7 @@ TEST(RunFolder, ThatHoldsTheProgramsOwnFolderIsRefused) {
     for (const auto& word : command) line += " '" + word + "'";
     const Finished finished = run({"sh", "-c", line});
     EXPECT_EQ(finished.exit_code, 2) << dir << "\n" << finished.output;
-    EXPECT_TRUE(finished.says("run.dir = \"" + dir + "\" is the folder that the program"))
+    EXPECT_TRUE(finished.says("run.dir = \"" + dir + "\" is the working directory"))
         << finished.output;
   }
   EXPECT_TRUE(fs::exists(scratch.file("a/deck.toml")));
@@ -191,7 +193,7 @@ TEST(RunFolder, HasFilesOfItsOwnWhereLinksElsewhereStand) {
     fs::remove(dir + "/" + name);
     fs::create_symlink(mine, dir + "/" + name);
   }
-  fs::create_symlink(mine, dir + "/stop");  // nobody asked this run to stop
+  fs::create_symlink(mine, dir + "/stop");  // nothing asked this run to stop
   const Finished resumed = classify(2, small_run(dir, {"--set", "train.epochs=2", "--resume"}));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_TRUE(is_completed(dir));

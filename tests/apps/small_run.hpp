@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// Arguments of a run of generated data that is done in a second or two: 4 epochs of 10 steps.
+/// Arguments for a run on generated data that takes a second or two: 4 epochs of 10 steps.
 inline std::vector<std::string> small_run(const std::string& dir,
                                           std::vector<std::string> more = {}) {
   std::vector<std::string> arguments{source("inputs/synthetic.toml"),
@@ -34,7 +34,7 @@ inline Finished classify(int ranks, const std::vector<std::string>& arguments) {
   return run(app(ranks, "apps/classify", arguments));
 }
 
-/// What a command printed that ended well; a failure of the test, if it did not.
+/// The output of a command that must succeed; otherwise the test fails.
 inline std::string good(const Finished& finished) {
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   return finished.output;

@@ -1,4 +1,4 @@
-// Signals at any moment from MPI_Init on, limits of time, a file `stop`; a limit on the size of
+// Signals at any moment after MPI_Init began, time limits, a file `stop`; a limit on the size of
 // files.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-/// A process of the run that has `mark` in its environment and, by now, a handler for SIGUSR1.
+/// A process of the run that has `mark` in its environment and has installed a handler for SIGUSR1.
 struct Listener {
   pid_t pid, parent;
   std::string program;
@@ -53,7 +53,8 @@ std::vector<Listener> listeners(const std::string& mark) {
 
 enum class To { all_ranks, one_rank, launcher };
 
-/// Whom to signal; nobody until both ranks listen, as App::run lets them before MPI_Init.
+/// The process to signal; none until both ranks have their handlers, which App::run installs before
+/// MPI_Init.
 std::vector<pid_t> targets(const std::string& mark, To to) {
   std::vector<pid_t> ranks, launcher;
   for (const Listener& process : listeners(mark)) {
@@ -68,15 +69,15 @@ std::vector<pid_t> targets(const std::string& mark, To to) {
 
 struct Signals {
   int number;
-  milliseconds delay;  ///< from when all ranks listen to the first
+  milliseconds delay;  ///< after all ranks have handlers for the first
   int count;
   To to;
   milliseconds apart{5};
-  std::string after;  ///< a file that has something in it by then; of misbehave, its mark
+  std::string after;  ///< a file that is not empty by then; with misbehave, its mark
 };
 
-/// Trains on two ranks and sends `signals`, at the moment they say. With an `order`, the program
-/// misbehave does, as misbehave.cpp describes it.
+/// Trains on two ranks and sends `signals` at their moments. With an `order` runs the program
+/// misbehave, as described in misbehave.cpp.
 Finished signalled(const std::vector<std::string>& arguments, const Signals& signals,
                    const std::string& order = "") {
   static int number = 0;
@@ -121,7 +122,7 @@ TEST(Stop, AtAnyMomentFromMpiInitOnSavesAndIsExitCode75AndResumes) {
   const std::string dir = scratch.file("run");
   PhiloxSequence random(11, 12);
   std::int64_t last = 0;
-  // On a busy machine no run may come to its first step so soon: then some that have more time.
+  // A run on a busy machine may not have reached its first step by then: others have more time.
   for (int round = 0; round < 20 || (round < 25 && last == 0); ++round) {
     const Signals signals{round % 2 == 0 ? SIGTERM : SIGUSR1,
                           milliseconds(round < 16   ? round * 25
@@ -150,7 +151,7 @@ TEST(Stop, OfAProcessThatNoLauncherStartedSaves) {
     const std::string dir = scratch.file("run" + std::to_string(number));
     std::thread sender([&] {
       std::error_code none;
-      const auto steps = [&] {  // the file is there before the first one
+      const auto steps = [&] {  // the file exists before the first one
         const auto bytes = fs::file_size(dir + "/metrics.jsonl", none);
         return !none && bytes > 0;
       };
@@ -181,7 +182,7 @@ TEST(Stop, WhileARunEndsIsACompletedRunOrExitCode75) {
   }
 }
 
-// MPICH's mpiexec passes the signal on, and may return 0 for itself, or fail with one that comes
+// MPICH's mpiexec passes the signal on, and may itself return 0, or fail with a signal that arrives
 // when its ranks have just ended.
 TEST(Stop, OfTheLauncherReachesTheRanksWhichSave) {
   for (int round = 0; round < 4; ++round) {
@@ -203,7 +204,7 @@ nlohmann::json summary_of(const std::string& dir) {
   return nlohmann::json::parse(read_file(dir + "/summary.json"));
 }
 
-// However long steps are, and wherever in an epoch of ten: 10 and 20 are the last of theirs.
+// Whatever the length of steps and the place in an epoch of ten: 10 and 20 are the last of theirs.
 TEST(Stop, IsAgreedInTheStepInWhichOneRankIsAskedAndResumesToTheSameBits) {
   const ScratchFolder scratch;
   const std::string whole = scratch.file("whole");
@@ -215,11 +216,11 @@ TEST(Stop, IsAgreedInTheStepInWhichOneRankIsAskedAndResumesToTheSameBits) {
     EXPECT_EQ(summary_of(dir)["steps"], step);
     EXPECT_EQ(summary_of(dir)["stopped_by"], "SIGUSR1");
     EXPECT_EQ(summary_of(dir)["train_loss"].is_null(), step <= 10) << "no epoch was finished";
-    if (step == 10) {  // the smaller batch at the epoch's end, without which there are nine steps
+    if (step == 10) {  // the smaller batch at the epoch's end; without it there are nine steps
       const Finished nine =
           classify(2, small_run(dir, {"--resume", "--set", "train.drop_last=true"}));
       EXPECT_EQ(nine.exit_code, 2) << nine.output;
-      EXPECT_TRUE(nine.says("after step 10 of an epoch, which now has 9")) << nine.output;
+      EXPECT_TRUE(nine.says("after step 10 of an epoch, but an epoch now has 9")) << nine.output;
     }
     const Finished resumed = classify(2, small_run(dir, {"--resume"}));
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
@@ -235,11 +236,11 @@ TEST(Stop, ByOneInterruptSaves) {
   for (const To to : {To::all_ranks, To::one_rank, To::launcher}) {
     const ScratchFolder scratch;
     const std::string dir = scratch.file("run");
-    // What a terminal and a launcher send for one Ctrl-C: several, one right after the other.
+    // A terminal and a launcher send several signals, one right after the other, for one Ctrl-C.
     const Finished run = signalled(small_run(dir, {"--set", "train.epochs=1000000"}),
                                    {SIGINT, milliseconds(300), to == To::launcher ? 1 : 3, to,
                                     milliseconds(5), dir + "/metrics.jsonl"});
-    // MPICH's mpiexec may return 0 for itself.
+    // MPICH's mpiexec may itself return 0.
     EXPECT_TRUE(run.exit_code == 75 || (run.exit_code == 0 && to == To::launcher)) << run.output;
     EXPECT_TRUE(run.says("stopped on request (SIGINT)")) << run.output;
     EXPECT_EQ(summary_of(dir)["stopped_by"], "SIGINT");
@@ -264,7 +265,7 @@ TEST(Stop, AtMaxMinutesIsBeforeAStepThatWouldEndLater) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
   int steps = 0;
-  for (double minutes = 0.04; steps == 0 && minutes < 1; minutes *= 2) {  // the start is in them
+  for (double minutes = 0.04; steps == 0 && minutes < 1; minutes *= 2) {  // includes the start
     fs::remove_all(dir);
     const Finished fast = classify(
         2, small_run(dir, {"--set", "train.epochs=1000000", "--set", "log.every_steps=1000000",
@@ -306,7 +307,7 @@ TEST(Stop, ByAFileInTheRunFolderIsOnceAndWithinAStep) {
   EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes") << "it goes on";
 }
 
-TEST(FileSizeLimit, BelowWhatMpiItselfTakesIsASentenceBeforeMpiBegins) {
+TEST(FileSizeLimit, BelowMpisOwnNeedIsASentenceBeforeMpiBegins) {
   const ScratchFolder scratch;
   const auto limited = [&](const std::vector<std::string>& command) {
     return run({"sh", "-c", "ulimit -f 64; exec " + quoted(command)});  // 32 KiB
@@ -325,7 +326,8 @@ TEST(FileSizeLimit, BelowWhatMpiItselfTakesIsASentenceBeforeMpiBegins) {
 
 TEST(FileSizeLimit, IsASentenceAndExitCodeFourNotADeathBySignal) {
   const ScratchFolder scratch;
-  // 8 MiB: enough for MPI's own files in shared memory, not for 21 MB of weights and momentum.
+  // 8 MiB: enough for MPI's own files in shared memory, too small for 21 MB of weights and
+  // momentum.
   auto train =
       app(2, "apps/classify",
           small_run(scratch.file("run"), {"--set", "train.epochs=1", "--set", "model.kind=\"mlp\"",

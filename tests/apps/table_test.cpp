@@ -13,8 +13,8 @@ namespace {
 using Json = nlohmann::json;
 using Arguments = std::vector<std::string>;
 
-/// Three flowers by the length and width of their petals, in groups that hardly touch; every
-/// second line is of the first kind.
+/// Three flowers by length and width of their petals, in groups that hardly touch; every second
+/// line is of the first kind.
 std::string flowers(int lines, int first) {
   std::string text = "kind,length,width\n";
   for (int i = first; i < first + lines; ++i) {
@@ -79,7 +79,7 @@ TEST_F(Table, OfWordsIsLearntEvaluatedAndPredictedByItsColumns) {
       lockstep_utility({"evaluate", scratch_.file("run"), "--data", scratch_.file("test.csv")});
   EXPECT_EQ(judged.exit_code, 0) << judged.output;
   EXPECT_TRUE(judged.says("versicolor")) << judged.output;
-  // Other order of columns, more of them, and no kinds: inputs go by name.
+  // Another order of columns, extra ones, and no kinds: inputs are found by name.
   scratch_.write("new.csv", "width,colour,length\n1.5,red,2\n1.0,blue,0\n2.0,white,4\n");
   const Finished predicted =
       lockstep_utility({"predict", scratch_.file("run"), "--input", scratch_.file("new.csv"),
@@ -164,7 +164,7 @@ TEST_F(Table, OfTenThousandClassesIsTrainedAndPredictedWithTheirNames) {
   EXPECT_NE(read_file(scratch_.file("y.h5")).find("species_9999"), std::string::npos);
 }
 
-/// A .npy file of zeros, f32 [rows, width], that takes no room.
+/// A .npy file of zeros, f32 [rows, width], as a sparse file.
 std::string hollow_npy(const ScratchFolder& scratch, std::int64_t rows, std::int64_t width) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
                        std::to_string(rows) + ", " + std::to_string(width) + "), }";

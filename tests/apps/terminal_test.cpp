@@ -1,5 +1,5 @@
-// What a person sees of a training: on a terminal a progress line that is redrawn in place, and
-// plain lines elsewhere.
+// The user's view of a training: on a terminal a progress line redrawn in place, elsewhere plain
+// lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace lockstep::test {
 namespace {
 
-/// What a terminal shows, and has shown, of what is written to it.
+/// The screen and the history of a terminal after some output.
 class Screen {
  public:
   Screen(const std::string& written, std::size_t columns) : columns_(columns) {
@@ -26,7 +26,7 @@ class Screen {
     }
   }
 
-  /// As written: rows that only the terminal's width has parted are one line.
+  /// Rows separated only by the terminal's width are one line.
   [[nodiscard]] std::vector<std::string> lines() const {
     std::vector<std::string> joined;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -46,7 +46,7 @@ class Screen {
   void next_row(bool wrapped) {
     rows_.emplace_back();
     wrapped_.push_back(wrapped);
-    column_ = wrapped ? 0 : column_;  // a bare line feed goes straight down
+    column_ = wrapped ? 0 : column_;  // a bare line feed moves straight down
     row().resize(column_, ' ');
   }
   void put(char c) {
@@ -66,7 +66,7 @@ std::vector<std::string> without_redrawn_lines(const std::string& log) {
     const auto end = log.find('\n', begin);
     const std::string line = log.substr(begin, end - begin);
     begin = end + 1;
-    // "2026-01-01 00:00:00.000 info text"; a message of several lines has only one such beginning.
+    // "2026-01-01 00:00:00.000 info text"; a message of several lines has one such beginning.
     const auto text = line.find(" info ");
     const std::string said = text == std::string::npos ? line : line.substr(text + 6);
     if (said.find(" s left") == std::string::npos) lines.push_back(said);

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Something in a trace: times in microseconds.
+/// An event in a trace: times in microseconds.
 struct Span {
   std::string name, category, of;
   int process = 0, thread = 0;
@@ -24,7 +24,7 @@ bool lies_in(const Span& inner, const Span& outer) {
   return inner.process == outer.process && inner.begin >= outer.begin && inner.end <= outer.end;
 }
 
-/// A trace as a reader takes it, who insists that every begin has an end.
+/// A parsed trace; every begin must have an end.
 class Trace {
  public:
   explicit Trace(const std::string& file) {
@@ -100,7 +100,7 @@ std::vector<std::string> traced_run(const std::string& dir, std::vector<std::str
   return small_run(dir, more);
 }
 
-/// On a thread, one thing contains another or they do not meet.
+/// On a thread, one event contains another or they do not overlap.
 void expect_nested(const std::vector<Span>& spans) {
   std::map<std::pair<int, int>, std::vector<Span>> threads;
   for (const Span& span : spans) {
@@ -174,8 +174,8 @@ TEST_P(TraceOfRanks, ShowsWhatEveryRankAndThreadDid) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TraceOfRanks, testing::Values(1, 2, 4));
 
-/// An mlp of four layers whose buckets are single parameters, or all of them: of the buckets of
-/// each layer's weights, how many were in flight during all of the next layer's backward.
+/// An mlp of four layers with one bucket per parameter, or one for all: counts the layers whose
+/// bucket of weights was in flight during all of the next layer's backward.
 std::map<std::string, int> overlaps(const std::string& dir, bool one_bucket) {
   const std::string limit = one_bucket ? "100000000" : "1";
   const Finished run = classify(
@@ -201,11 +201,11 @@ std::map<std::string, int> overlaps(const std::string& dir, bool one_bucket) {
 }
 
 TEST(Overlap, ABucketIsInFlightWhileTheLayerBeforeItComputesBackward) {
-  // The rank that comes second may find its bucket summed at once; the first has to wait.
+  // The later rank may find its bucket already summed; the first one has to wait.
   constexpr int often = 20;
   std::map<std::string, int> found;
   const auto is_rare = [](const auto& one) { return one.second < often; };
-  for (int run = 0; run < 5; ++run) {  // on a busy machine a single one proves nothing
+  for (int run = 0; run < 5; ++run) {  // on a busy machine one sample proves nothing
     const ScratchFolder scratch;
     found = overlaps(scratch.file("run"), false);
     if (std::ranges::none_of(found, is_rare)) break;
@@ -218,7 +218,7 @@ TEST(Overlap, AnOnlyBucketIsInFlightWhileNothingComputes) {
   for (const auto& [what, times] : overlaps(scratch.file("run"), true)) EXPECT_EQ(times, 0) << what;
 }
 
-/// What is not as it should be where rank 1 is slow; "" if nothing is.
+/// The deviation from the expected trace if rank 1 is slow; "" if there is none.
 std::string wrong_with_a_slow_rank() {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
@@ -233,14 +233,14 @@ std::string wrong_with_a_slow_rank() {
   for (std::string line; std::getline(metrics, line);) {
     const Json row = Json::parse(line);
     if (row.at("kind") != "epoch" || row.at("epoch") == 1)
-      continue;  // in whose first step all are slow
+      continue;  // all are slow in the first step
     ++rows;
     const Json slowest = row.contains("slowest") ? row.at("slowest") : Json();
     const Json& times = row.at("time_min_mean_max_s");
     const bool is_named = !slowest.is_null() && slowest.at("rank") == 1 &&
                           slowest.at("phase") == "forward" &&
                           slowest.at("ms_a_step").get<double>() >= 20.0;
-    // Ten steps of 20 ms that rank 0, and only rank 0, spends waiting for the late one.
+    // Ten steps with 20 ms each that only rank 0 spends waiting for the late one.
     const Json& late = times.at("communication_late");
     const double most = late.at(2).get<double>();
     if (!is_named || most < 0.15 || late.at(0).get<double>() > 0.05 ||
@@ -250,7 +250,7 @@ std::string wrong_with_a_slow_rank() {
   }
   if (rows != 3) return std::to_string(rows) + " epochs";
 
-  // The trace shows who was waited for: rank 0's bucket is out for most of rank 1's sleep.
+  // The trace shows the late rank: rank 0's bucket is in flight during most of rank 1's sleep.
   const Trace trace(dir + "/trace/trace.json");
   const auto waits = trace.all("collective", "not all ranks have entered");
   const auto long_ones = [&](int process) {
@@ -265,7 +265,8 @@ std::string wrong_with_a_slow_rank() {
 
 TEST(Straggler, IsNamedWithItsPhaseAndTheOthersWaitForIt) {
   std::string wrong = "no run";
-  for (int run = 0; run < 5 && !wrong.empty(); ++run) {  // where others have the cores for long
+  for (int run = 0; run < 5 && !wrong.empty();
+       ++run) {  // while other programs use the cores for long
     wrong = wrong_with_a_slow_rank();
   }
   EXPECT_EQ(wrong, "");

@@ -1,4 +1,4 @@
-// Runs that are judged by samples held back, end when they get no better, or have no test set.
+// Runs judged by held-back samples, early stopping, and runs without a test set.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -106,7 +106,7 @@ TEST_F(Validation, ATrainingThatGetsNoBetterEndsAndIsComplete) {
                        "train.early_stop_patience=3", "train.early_stop_min_delta=1e-3"};
   const Finished finished = train(2, "run", keys);
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
-  EXPECT_TRUE(finished.says("early stopping: validation loss has not become better"))
+  EXPECT_TRUE(finished.says("early stopping: validation loss has not improved on"))
       << finished.output;
   EXPECT_EQ(summary("run").at("epochs"), 4) << "the first, and three that were no better";
   EXPECT_EQ(summary("run").at("completed"), true);
@@ -127,7 +127,7 @@ TEST_F(Validation, AResumedRunEndsInTheEpochOfOneThatWasNotInterrupted) {
   second.emplace_back("train.epochs=50");
   ASSERT_EQ(train(1, "run", first).exit_code, 0);
   EXPECT_EQ(summary("run").at("early_stopping"), false);
-  fs::remove(scratch_.file("run/metrics.jsonl"));  // a checkpoint tells it all
+  fs::remove(scratch_.file("run/metrics.jsonl"));  // a checkpoint holds the whole state
   const Finished resumed = train(2, "run", second, {"--resume"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(summary("run").at("epochs"), 6);
@@ -146,13 +146,13 @@ TEST_F(Validation, AnotherMetricIsNotComparedWithTheBestOfTheOneBefore) {
   const Finished resumed = train(2, "run", second, {"--resume"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(summary("run").at("epochs"), 9) << "the first that it judged, and five no better";
-  // By the loss the third epoch was one too many, by the accuracy the sixth and the eighth.
+  // By the loss the third epoch was one too many; by the accuracy the sixth and the eighth.
   const std::vector<double> expected{1e-5, 1e-5, 1e-5, 5e-6, 5e-6, 5e-6, 2.5e-6, 2.5e-6, 1.25e-6};
   EXPECT_EQ(rates("run"), expected);
 }
 
 TEST_F(Validation, ARateThatWaitsForAPlateauFallsAndGoesOnWhereItStood) {
-  // A loss would have to fall by 90 % to count as better: the first epoch's stays the best.
+  // Only a fall of 90 % would be an improvement, so the first epoch's loss stays the best.
   const Arguments keys{"data.validation_fraction=0.2", "optimizer.lr=1e-4",
                        "schedule.kind=\"plateau\"",    "schedule.patience=1",
                        "schedule.factor=0.5",          "schedule.threshold=0.9"};
@@ -190,9 +190,9 @@ TEST_F(Validation, BestIsTheLeastLossAndTheGreatestAccuracy) {
 
 TEST_F(Validation, FiguresThatThereAreNotAreRefusedWithThoseThatThereAre) {
   const std::vector<std::pair<Arguments, std::string>> cases{
-      {{"checkpoint.best=\"acuracy\""}, "There are: loss, accuracy."},
+      {{"checkpoint.best=\"acuracy\""}, "Choose one of: loss, accuracy."},
       {{"train.early_stop_patience=2", "train.early_stop_metric=\"r2\""},
-       "There are: loss, accuracy."},
+       "Choose one of: loss, accuracy."},
       {{"train.early_stop_patience=2", "data.test_set=false"},
        "neither a validation nor a test set"},
       {{"data.validation_fraction=0.0001"}, "leaves 0 to validate"}};

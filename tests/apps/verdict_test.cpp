@@ -1,4 +1,4 @@
-// Real faults in a training run on 4 ranks: what is said, how soon, and that nobody is left behind.
+// Real faults in a training on 4 ranks: the message, its delay, and no process left behind.
 #include <gtest/gtest.h>
 
 #include <apps/fault.hpp>
@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// The deck's deadline, which holds for the job's start too; where nobody may wait for it, the
-/// default stays.
+/// The deck's deadline, which also covers the job's start; the default where no rank needs to reach
+/// it.
 class Verdict : public testing::Test {
  protected:
   [[nodiscard]] Fault fault(const std::string& order,
@@ -32,8 +32,8 @@ class Verdict : public testing::Test {
   struct Read {
     Finished job, shown;
   };
-  /// What `lockstep flight` reads from `rings` after that fault: again, where on a busy machine the
-  /// other ranks have not come to where they wait when the job ends.
+  /// The output of `lockstep flight` for `rings` after that fault. Repeated if, on a busy machine,
+  /// the other ranks had not reached their wait when the job ended.
   [[nodiscard]] Read read_after(const std::string& order, const std::string& verdict,
                                 const std::string& rings,
                                 const std::vector<std::string>& more = {}) const {
@@ -49,7 +49,7 @@ class Verdict : public testing::Test {
     return read;
   }
 
-  /// Processes whose command line names this test's folder; zombies have none.
+  /// Processes with this test's folder in their command line; zombies have none.
   [[nodiscard]] int orphans() const {
     int count = 0;
     for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -120,7 +120,7 @@ struct OddCall {
 
 class VerdictOnCalls : public Verdict, public testing::WithParamInterface<OddCall> {};
 
-TEST_P(VerdictOnCalls, SaysWhatEachSideCalled) {
+TEST_P(VerdictOnCalls, NamesTheCallOfEachSide) {
   const OddCall& call = GetParam();
   expect_verdict(fault(call.order + " 1 7"),
                  {"rank 1 called " + call.odd, "ranks 0, 2-3 called " + call.others,
@@ -149,7 +149,7 @@ TEST_F(Verdict, OfAnExceptionBetweenCollectivesIsThatRanksMessage) {
   expect_no_orphans();
 }
 
-// mpiexec ends the others at once, and may call it a success: the rings tell afterwards.
+// mpiexec ends the others at once, and may report success: the rings tell afterwards.
 TEST_F(Verdict, OfAKilledRankIsReadFromTheRingsAfterwards) {
   const auto [killed, shown] =
       read_after("kill 2 7", "verdict: rank 2 has not entered all_reduce(sum) #", run_dir);
@@ -171,7 +171,7 @@ TEST_F(Verdict, IsNotNeededAfterAGoodEnd) {
   EXPECT_FALSE(fs::exists(run_dir + "/flight"));
   const Finished shown = lockstep_utility({"flight", run_dir});
   EXPECT_EQ(shown.exit_code, 2);
-  EXPECT_TRUE(shown.says("holds no rings of a flight recorder")) << shown.output;
+  EXPECT_TRUE(shown.says("holds no flight recorder rings")) << shown.output;
 }
 
 TEST_F(Verdict, RingsLieWhereTheDeckSays) {
@@ -202,7 +202,7 @@ TEST_F(Verdict, OnADamagedFolderIsASentenceAndExitCodeTwo) {
 
 TEST_F(Verdict, OfARankThatDoesNotComeToMpiInitIsASentence) {
   const Finished finished = fault("late 1", {"--set", "comm.timeout=1.5"}).finished;
-  // The waiting rank leaves with 3; mpiexec then kills the other and may tell of that one (9).
+  // The waiting rank leaves with 3; mpiexec then kills the other and may report that one (9).
   EXPECT_TRUE(finished.exit_code == 3 || finished.exit_code == 9) << finished.output;
   EXPECT_TRUE(finished.says("MPI_Init has not returned after 1.5 s")) << finished.output;
   EXPECT_LT(finished.seconds, soon_s) << "nobody waited for that rank, which sleeps for longer";

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Any number of processes reads, bit for bit, what any other number wrote.
-# Usage: across_sizes.sh TOOL MPIEXEC [FLAGS...]
+# Any number of processes reads, bit for bit, the files written by any other number. Usage:
+# across_sizes.sh TOOL MPIEXEC [FLAGS...]
 set -eu
 tool=$1
 mpiexec=$2
@@ -13,7 +13,7 @@ for writers in 1 2 3; do
     "$mpiexec" "$@" -n $readers "$tool" check "$folder" $writers 9
   done
 done
-# The check can fail.
+# Shows that the check can fail.
 code=0
 "$mpiexec" "$@" -n 2 "$tool" check "$folder" 1 5 2>"$folder/err" || code=$?
 cat "$folder/err"

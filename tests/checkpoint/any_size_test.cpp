@@ -1,4 +1,5 @@
-// Any number of ranks reads what any other number wrote, each what it needs, however both are cut.
+// Any number of ranks reads files of any other number; each rank reads its parts, whatever the cuts
+// of either side.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +15,7 @@ using test::part_of;
 using test::pattern;
 using test::scratch;
 
-/// Rows by columns of ranks, as square as their number allows.
+/// Rows by columns of ranks, as square as possible.
 Region tile(const Shape& shape, int rank, int ranks) {
   const int down = ranks % 2 == 0 ? 2 : 1, across = ranks / down;
   const auto cut = [](std::int64_t extent, int at, int parts) {
@@ -29,8 +30,8 @@ Region of_owner(const Shape& shape, bool owns) {
   return owns ? Region::whole(shape) : Region{Region::whole(shape).offsets, shape.with_leading(0)};
 }
 
-/// A state in which every kind of placement occurs. `other` cuts: as a reader may want it cut in
-/// another way than the writer.
+/// A state with every kind of placement. `other` cuts it differently, as for a reader with other
+/// cuts than the writer's.
 CheckpointContents state_of(int rank, int ranks, bool other = false) {
   CheckpointContents contents;
   const auto add = [&](StateDict& state, const std::string& name, const Tensor& whole,
@@ -71,7 +72,7 @@ class AnySizeAndCompression : public testing::TestWithParam<Compression> {};
 INSTANTIATE_TEST_SUITE_P(Each, AnySizeAndCompression,
                          testing::Values(Compression::none, Compression::deflate));
 
-TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
+TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfFilesOfOneToFiveInAnyCut) {
   for (const int writers : test::counts_of_threads(5)) {
     const auto path = scratch("any-size") / "a.h5";
     run_ranks_as_threads(writers, [&](ProcessGroup& group) {
@@ -97,7 +98,7 @@ TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteIn
   }
 }
 
-/// Of the same names, shapes and placements; no rank's memory is another's.
+/// With the same names, shapes and placements, in memory of this rank.
 StateDict zeros_like(const StateDict& state) {
   StateDict zeros;
   for (const auto& [name, tensor, placement] : state)
@@ -105,7 +106,7 @@ StateDict zeros_like(const StateDict& state) {
   return zeros;
 }
 
-TEST(AnySize, InPlaceTheReadersOwnTensorsHoldWhatTheFileHas) {
+TEST(AnySize, InPlaceTheReadersOwnTensorsHoldTheFilesContents) {
   const auto path = scratch("any-in-place") / "a.h5";
   run_ranks_as_threads(3, [&](ProcessGroup& group) {
     CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
@@ -129,7 +130,7 @@ TEST(AnySize, InPlaceTheReadersOwnTensorsHoldWhatTheFileHas) {
   });
 }
 
-TEST(AnySize, WhatDoesNotFitTheReadersStateComesWholeSoThatItCanBeNamed) {
+TEST(AnySize, UnfitTensorsComeWholeSoThatTheyCanBeNamed) {
   const auto path = scratch("any-misfit") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
@@ -153,7 +154,7 @@ std::int64_t bytes_read() {
 
 constexpr std::int64_t mib = 1 << 20;
 
-/// 16 MiB by rows, 16 by columns, 16 of which everybody needs all.
+/// 16 MiB cut by rows, 16 by columns, and 16 that every rank needs whole.
 CheckpointContents three_kinds(int rank, int ranks) {
   CheckpointContents contents;
   const Shape shape{2048, 2048};
@@ -177,10 +178,10 @@ TEST(AnySize, ARankReadsItsPartsAndItsShareOfTheRestAndNoMore) {
     EXPECT_LT(read, 12 * mib + mib / 4) << "4 MiB of each of three tensors";
   });
   FakeGroup one_of_many(4096, 3071);
-  const auto mine = three_kinds(511, 512);  // of 512 that have them all in eight copies
+  const auto mine = three_kinds(511, 512);  // of 512 bytes held in eight copies
   const auto before = bytes_read();
   static_cast<void>(load_checkpoint(one_of_many, path, mine.model));
-  // The slabs in which its parts lie, whole; of what is replicated, its share: nothing.
+  // The whole slabs that contain its parts; no share of replicated state.
   EXPECT_LT(bytes_read() - before, 8 * mib + mib / 4);
 }
 

@@ -1,5 +1,5 @@
-// Saves that go on while their caller does. Holding HDF5's lock holds rank 0's thread up before it
-// has written anything: so what happens meanwhile is no matter of luck.
+// Saves in the background. Holding HDF5's lock blocks rank 0's thread before it has written
+// anything, so the tests do not depend on timing.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ std::unique_ptr<Hdf5Lock> hold_up_writing(const ProcessGroup& group) {
   return group.rank() == 0 ? std::make_unique<Hdf5Lock>() : nullptr;
 }
 
-/// Every byte of a file by its checksums, but for the times in it: HDF5 stamps groups with one.
+/// Every byte of a file by its checksums, except time stamps: HDF5 writes them in groups.
 std::string fingerprint(const std::filesystem::path& path) {
   const CheckpointFile file(path);
   Manifest manifest = file.manifest();
@@ -96,7 +96,7 @@ TEST(AsyncSave, StateOfADeviceIsTheHostsFileAndComesBack) {
   }
 }
 
-TEST(AsyncSave, WhatTheNextStepChangesDoesNotReachTheFile) {
+TEST(AsyncSave, ChangesOfTheNextStepDoNotReachTheFile) {
   const auto path = scratch("async-changed") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     AsyncCheckpointWriter writer(group);
@@ -154,7 +154,7 @@ TEST(AsyncSave, AFailureComesWithTheReportOnAllRanksAndTheNextSaveWorks) {
   expect_sample(load_checkpoint(folder / "b.h5"));
 }
 
-TEST(AsyncSave, WhatIsNotFiniteIsRefusedBeforeTheCallerGoesOn) {
+TEST(AsyncSave, AStateThatIsNotFiniteIsRefusedBeforeTheCallerGoesOn) {
   const auto folder = scratch("async-not-finite");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     AsyncCheckpointWriter writer(group);
@@ -186,7 +186,7 @@ TEST(AsyncSave, TheEndOfItsWriterWaitsForIt) {
   expect_sample(load_checkpoint(path));
 }
 
-TEST(AsyncSave, AWriterThatIsGoneInTheMiddleLeavesNoFileAndNobodyHangs) {
+TEST(AsyncSave, AWriterDestroyedInTheMiddleLeavesNoFileAndNoHang) {
   const auto path = scratch("async-gone") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     std::optional<AsyncCheckpointWriter> writer;
@@ -213,7 +213,8 @@ TEST(AsyncSave, MemoryDoesNotGrowOverTwentySaves) {
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     AsyncCheckpointWriter writer(group);
     CheckpointContents contents;
-    contents.model.insert("a", test::pattern({std::int64_t{4} << 20}));  // 8 MiB a rank are staged
+    contents.model.insert("a",
+                          test::pattern({std::int64_t{4} << 20}));  // 8 MiB per rank are staged
     const auto save = [&](int step) {
       const auto name = std::to_string(step % 2) + ".h5";
       writer.save(group, folder / name, contents).get();

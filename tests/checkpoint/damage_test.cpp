@@ -47,7 +47,7 @@ class DamagedCheckpoint : public testing::Test {
     return checkpoint_error_of([&] { verify_checkpoint(path); });
   }
 
-  /// The data set whose bytes lie at `offset` of the file; null for structure and header.
+  /// The data set with the byte at `offset` of the file; null for structure and header.
   static const DatasetEntry* dataset_at(const Manifest& manifest, std::int64_t offset) {
     const auto is_in = [offset](std::int64_t begin, std::int64_t bytes) {
       return begin <= offset && offset < begin + bytes;
@@ -64,7 +64,7 @@ class DamagedCheckpoint : public testing::Test {
   std::string good;
 };
 
-/// There is no byte without a checksum, padding and HDF5's gaps included: so every flip is found.
+/// Every byte has a checksum, even padding and HDF5's gaps, so every flip is detected.
 TEST_F(DamagedCheckpoint, AFlippedBitAnywhereIsFoundAndInDataItsDatasetIsNamed) {
   expect_flips_found();
 }

@@ -11,9 +11,9 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
-// A process that is killed by SIGKILL at a chosen moment of a save: before its nth call of pwrite,
-// fsync or rename, after its rename, or in the middle of copying a tensor. The program's own
-// definitions of these calls take the place of the C library's.
+// Kills the process by SIGKILL at a chosen moment of a save: before its nth call of pwrite, fsync
+// or rename, after its rename, or while copying a tensor. The program's own definitions of these
+// calls replace the C library's.
 
 namespace lockstep::test {
 
@@ -32,7 +32,7 @@ inline void die_at(const char* call, int n) {
   fatal_call = call;
 }
 
-/// A tensor of u8 whose last page cannot be read: whoever copies it dies there.
+/// A u8 tensor whose last page cannot be read: copying it ends the process.
 inline Tensor deadly_tensor(std::int64_t bytes) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   void* data = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A disk that is really full, on two ranks: the save fails with one sentence and exit code 4, leaves
-# no temporary file, the checkpoint before it verifies, and once there is room saving works again.
+# A really full disk, on two ranks: the save fails with one sentence and exit code 4, leaves no
+# temporary file, and the checkpoint before it verifies. Once there is room, saving works again.
 # Usage: disk_full.sh TOOL MPIEXEC [FLAGS...]; 77: this machine allows no mount namespace.
 set -eu
 if [ -z "${LOCKSTEP_IN_NAMESPACE:-}" ]; then

@@ -51,7 +51,7 @@ TEST(CheckpointFolder, TheNewestGoodOneIsFoundAndTheBadOnesAreNamed) {
   });
   set_log_sink({});
   EXPECT_TRUE(contains(warnings, "skipped: checkpoint " + checkpoint_path(folder, 5).string() +
-                                     " is of step 1: it has another's name. Rename it to "
+                                     " is of step 1, not of the step in its name. Rename it to "
                                      "step-00000001.h5, or move it away."))
       << warnings;
   EXPECT_TRUE(contains(warnings, "skipped: checkpoint " + checkpoint_path(folder, 4).string()));

@@ -1,4 +1,4 @@
-// The Python of docs/guide/checkpoints.md, taken from the page itself, run by the system's python3.
+// The Python code of docs/guide/checkpoints.md, taken from the page, run by the system's python3.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -79,12 +79,12 @@ assert state["deck_hash"] == ")" + to_hex(hash64(deck.data(), deck.size())) +
             0);
 }
 
-/// A compressed file is one that HDF5 itself could have written: its filters, its chunks.
+/// HDF5 itself could have written a compressed file: its filters, its chunks.
 TEST_F(H5py, TheSameLinesReadCompressedFiles) {
   const auto folder = test::scratch("h5py-compressed");
   run_ranks_as_threads(3, [&](ProcessGroup& group) {
     auto contents = test::sample(group.rank(), group.size());
-    // Chunks that do not divide it, along the second dimension; and an element of two bytes.
+    // Chunks along the second dimension that do not divide it; and an element of two bytes.
     contents.model.insert("long", test::pattern({3, 1500, 1000}, 7));
     contents.model.insert("half", Tensor::full({300, 300}, 1.5, DType::f16));
     CheckpointWriter(Compression::deflate).save(group, folder / "a.h5", contents);
@@ -112,7 +112,7 @@ assert os.path.getsize("a.h5") < 0.7 * (1200000 + 4500000) * 4
             0);
 }
 
-/// numpy's own types where it has them; bf16 widens to float32.
+/// numpy's own types where they exist; bf16 widens to float32.
 TEST_F(H5py, NarrowTypesComeAsNumpysOrWiden) {
   const auto folder = test::scratch("h5py-types");
   const auto of_bytes = [](const std::vector<std::uint8_t>& bytes, DType dtype) {

@@ -3,7 +3,7 @@
 
 namespace lockstep::test {
 
-/// `count` elements of `dtype` whose bytes tell each apart, none infinite or NaN.
+/// `count` elements of `dtype` with distinct bytes, all finite.
 inline Tensor elements_of(DType dtype, std::int64_t count) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * size_of(dtype));
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -12,7 +12,7 @@ inline Tensor elements_of(DType dtype, std::int64_t count) {
   return Tensor::over(raw.storage(), 0, {count}, dtype);
 }
 
-/// What format-N.h5 in tests/checkpoint/kept holds: never to be changed.
+/// Contents of format-N.h5 in tests/checkpoint/kept: must never change.
 inline CheckpointContents kept_contents(int format, int rank = 0, int ranks = 1) {
   CheckpointContents contents;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64,
@@ -42,7 +42,7 @@ inline CheckpointContents kept_contents(int format, int rank = 0, int ranks = 1)
         .kind = ModelSignature::Output::log_probabilities,
         .class_names = {"cat", "dog \"Rex\""}};
   }
-  if (format >= 4) {  // compressed, the second in chunks that are padded; the rest is too small
+  if (format >= 4) {  // compressed, the second in padded chunks; the rest is too small
     contents.model.insert("wide", pattern({64, 260}, 7));
     contents.model.insert("long", Tensor::full({3, 1401, 1000}, 0.5));
   }

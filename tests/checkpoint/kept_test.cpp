@@ -1,5 +1,5 @@
-// The promise of docs/reference/checkpoint_format.md: what an earlier version wrote can be read,
-// every bit.
+// The promise of docs/reference/checkpoint_format.md: files of earlier versions can be read, every
+// bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 class KeptFile : public testing::TestWithParam<int> {};
 
-TEST_P(KeptFile, OfEachFormatHoldsWhatItsVersionWrote) {
+TEST_P(KeptFile, OfEachFormatHoldsItsVersionsContents) {
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   ASSERT_NE(sources, nullptr);
   const auto path = std::filesystem::path(sources) / "tests/checkpoint/kept" /

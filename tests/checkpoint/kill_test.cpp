@@ -1,4 +1,4 @@
-// SIGKILL at random moments of a program that does nothing but save.
+// SIGKILL at random moments of a program that only saves.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,8 +26,8 @@ const char* tool() {
   return path;
 }
 
-/// Starts the loop on `folder`, waits for so many saves and then `delay`, kills it, and returns the
-/// last step it said it had saved.
+/// Starts the loop on `folder`, waits for so many saves and then for `delay`, kills it, and returns
+/// the last step that it announced as saved.
 std::int64_t run_and_kill(const fs::path& folder, int saves, std::chrono::microseconds delay) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) throw Error("no pipe");
@@ -60,7 +60,8 @@ TEST(KilledWhileSaving, LeavesEveryPublishedCheckpointGoodAndTheLastOneAnnounced
   PhiloxSequence random(5, 6);
   int caught_in_the_act = 0;
   for (int round = 0; round < 20 || (caught_in_the_act == 0 && round < 100); ++round) {
-    // Behind the first two it verifies what was there, which on a busy machine outlasts the delay.
+    // It has verified the earlier files by the first two, which may take longer than the delay on a
+    // busy machine.
     const int saves = 1 + round % 3;
     const auto announced =
         run_and_kill(folder, saves, std::chrono::microseconds(random.below(40'000)));
@@ -78,14 +79,15 @@ TEST(KilledWhileSaving, LeavesEveryPublishedCheckpointGoodAndTheLastOneAnnounced
   EXPECT_GT(caught_in_the_act, 0) << "no kill came in the middle of a save";
 }
 
-/// A call of the save that kills its process, and the step of the newest good checkpoint then.
+/// A call in a save that kills its process, and the step of the newest good checkpoint afterwards.
 struct Death {
   const char* call;
   int nth;
   std::int64_t newest;
 };
 
-/// 8 MiB a tensor in slabs of 4: some ten writes, three fsyncs of files and one of the folder.
+/// 8 MiB per tensor in slabs of 4 MiB: some ten writes, three fsyncs of files and one of the
+/// folder.
 TEST(KilledWhileSaving, InEachPartOfAnAsynchronousSaveLeavesTheNewestPublishedOneGood) {
   for (const Death& death : {Death{"stage", 1, 1}, Death{"pwrite", 1, 1}, Death{"pwrite", 6, 1},
                              Death{"pwrite", 10, 1}, Death{"fsync", 1, 1}, Death{"fsync", 2, 1},

@@ -1,5 +1,5 @@
-// Copies of the state in a node's memory, by ranks of threads: what is there whenever they are
-// killed is the business of the files, which are looked at between the saves.
+// Copies of the state in a node's memory, by ranks as threads. Kills are not needed: the tests
+// inspect the files between the saves.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -35,7 +35,7 @@ CheckpointContents state_of(std::int64_t step) {
   return contents;
 }
 
-/// An empty folder that stands for a node's memory.
+/// An empty folder in place of a node's memory.
 fs::path memory(const std::string& name) {
   fs::path folder = test::scratch(name);
   fs::create_directories(folder);
@@ -164,7 +164,7 @@ TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
   fs::create_directories(run);
   const fs::path nodes = memory("nodes");
   const auto on = [&](int rank) { return nodes / std::to_string(rank); };
-  // Node 0 has 10 and 20, node 1 20 and 30, of which 30 is damaged where only its checksum tells.
+  // Node 0 has steps 10 and 20, node 1 has 20 and 30; only a checksum shows the damage of 30.
   for (int node : {0, 1}) {
     fs::create_directories(on(node));
     run_ranks_as_threads(1, [&](ProcessGroup& group) {
@@ -185,8 +185,8 @@ TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
   test::expect_same_bits(load_checkpoint(checkpoint_path(run, 20)).model, state_of(20).model);
 }
 
-// As a cleaner of /dev/shm does, which nobody tells the run.
-TEST(LocalCopies, FilesThatSomebodyRemovedAreMadeAnew) {
+// Removed as by a cleaner of /dev/shm, unknown to the run.
+TEST(LocalCopies, RemovedFilesAreMadeAnew) {
   const fs::path folder = memory("cleaned");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
@@ -204,8 +204,8 @@ TEST(LocalCopies, FilesThatSomebodyRemovedAreMadeAnew) {
   EXPECT_EQ(there[0].step + there[1].step, 70);
 }
 
-// By a run that is alive, whose folder was copied. Whatever is caught, no torn file and no file of
-// another step has a checkpoint's name.
+// By a running job whose folder was copied. At any moment no torn file and no file of another step
+// has a checkpoint's name.
 TEST(LocalCopies, OneThatIsWrittenMeanwhileIsTakenWholeOrNotAtAll) {
   const fs::path folder = memory("alive"), run = test::scratch("copied");
   fs::create_directories(run);
@@ -250,7 +250,7 @@ TEST(LocalCopies, OneThatIsNotOfTheRunIsRefusedBeforeItIsACheckpoint) {
   });
 }
 
-TEST(LocalCopies, WhatIsRemovedIsGoneAndAnotherStartsCopiesStay) {
+TEST(LocalCopies, RemovedCopiesAreGoneAndAnotherStartsCopiesStay) {
   const fs::path folder = memory("removed");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     LocalCopies one(group.split(0, group.rank()), folder, "a", "0");

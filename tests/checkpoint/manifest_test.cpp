@@ -85,7 +85,7 @@ TEST(Header, AnotherFormatIsNamedWithBothNumbers) {
   }
 }
 
-TEST(StructureExtents, AreWhatIsLeftAndOverlapsAreRefused) {
+TEST(StructureExtents, AreTheRestAndOverlapsAreRefused) {
   Header header;
   header.file_bytes = 3'000'000'000 + 24'000'000 + 10;
   header.manifest = {512, 400};

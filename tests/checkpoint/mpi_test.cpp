@@ -18,7 +18,7 @@ using test::contains;
 using test::expect_sample;
 using test::sample;
 
-/// A path all ranks agree on and no other run of this test uses; rank 0 clears it.
+/// A path shared by all ranks and unique to this test; rank 0 clears it.
 std::filesystem::path shared_path(ProcessGroup& group, const std::string& name) {
   std::string path;
   if (group.rank() == 0)
@@ -39,8 +39,8 @@ TEST(CheckpointOnMpi, TheBitsSavedComeBackOnEveryRank) {
   group->close();
 }
 
-/// A limit on the size of files on the last rank alone stands for its disk failing: the write
-/// really fails there, and nowhere else.
+/// A limit on the size of files on the last rank stands for a failing disk: the write really fails
+/// there, and only there.
 TEST(CheckpointOnMpi, AWriteThatFailsOnOneRankFailsOnAllAndThePreviousFileStays) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const int culprit = group->size() - 1;
@@ -74,8 +74,8 @@ void set_element(const Tensor& t, std::int64_t at, double value) {
   t.reshape({t.numel()}).slice(at, at + 1).fill(value);
 }
 
-/// On the last rank alone of a sharded tensor, in the last element of one of many slabs, in the
-/// optimizer's state: each is found, on all ranks, and what was there stays.
+/// On the last rank of a sharded tensor, in the last element of one of many slabs, in the
+/// optimizer's state: each is detected on all ranks, and the earlier file stays.
 TEST(CheckpointOnMpi, AStateThatIsNotFiniteIsRefusedOnAllRanksNamingTheTensor) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const auto path = shared_path(*group, "not-finite") / "a.h5";

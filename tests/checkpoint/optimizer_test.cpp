@@ -1,4 +1,4 @@
-// What an optimizer needs to go on with the same bits lies in a file and is read from it, also into
+// A file holds the optimizer's state for continuing with the same bits, and is read back, also into
 // the optimizer's own memory.
 #include <gtest/gtest.h>
 

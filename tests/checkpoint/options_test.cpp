@@ -55,7 +55,7 @@ TEST(CheckpointIsDue, ByStepsByEpochsByBothOrByNeither) {
   EXPECT_FALSE(checkpoint_is_due(neither, at(1000, 1, 0)));
 }
 
-TEST(EnvironmentChanges, NamesWhatMayChangeBitsAndNothingElse) {
+TEST(EnvironmentChanges, NamesOnlyChangesThatMayChangeBits) {
   const Metadata written{{"onednn", "2.6.3"}, {"host", "a"}, {"ranks", "2"}, {"gone", "1"}};
   EXPECT_EQ(environment_changes(written, {{"onednn", "2.6.3"}, {"host", "b"}, {"ranks", "4"}}), "");
   EXPECT_EQ(environment_changes(written, {{"onednn", "2.7"}, {"host", "b"}}),

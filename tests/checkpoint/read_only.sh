@@ -1,6 +1,6 @@
 #!/bin/sh
 # A folder on a read-only mount (mode bits do not stop root): the save fails with one sentence and
-# exit code 4, and what is there still verifies. Usage: read_only.sh TOOL MPIEXEC [FLAGS...]
+# exit code 4, and the existing files still verify. Usage: read_only.sh TOOL MPIEXEC [FLAGS...]
 set -eu
 if [ -z "${LOCKSTEP_IN_NAMESPACE:-}" ]; then
   if [ "$(id -u)" = 0 ]; then unshare="unshare -m"; else unshare="unshare -Urm"; fi

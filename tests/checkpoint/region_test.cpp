@@ -23,12 +23,12 @@ DatasetEntry entry_of(const Shape& shape) {
   return entry;
 }
 
-/// The region's elements, by their place in the tensor.
+/// The region's elements, by their index in the tensor.
 std::vector<float> elements_of(const Shape& shape, const Region& region) {
   return test::part_of(test::pattern(shape), region).first.to_vector<float>();
 }
 
-/// What `runs` pick out of a tensor whose elements count from 0.
+/// The elements that `runs` select from a tensor whose elements count from 0.
 std::vector<float> picked(const std::vector<Run>& runs) {
   std::vector<float> elements;
   std::int64_t at = 0;
@@ -94,7 +94,7 @@ TEST(Region, SlabsOfLargeOnesAreAsLongAsASlabMayBe) {
   EXPECT_EQ(cut_slabs(wide, Region{{0, 0}, {2, 2 << 20}}).size(), 4U);
 }
 
-TEST(CommonRuns, AreWhatTwoRegionsShare) {
+TEST(CommonRuns, AreTheOverlapOfTwoRegions) {
   PhiloxSequence random(9, 10);
   const Shape shape{5, 6, 4};
   const DatasetEntry entry = entry_of(shape);
@@ -116,7 +116,7 @@ TEST(CommonRuns, AreWhatTwoRegionsShare) {
   }
 }
 
-/// Every byte once, by a rank that holds it; how much each writes.
+/// Checks that a rank that holds it writes every byte once; returns each rank's bytes.
 std::vector<std::int64_t> expect_plan(const DatasetEntry& entry,
                                       const std::vector<Region>& regions) {
   std::vector<std::int64_t> loads(regions.size(), 0), written(regions.size(), 0);
@@ -148,7 +148,7 @@ TEST(PlanSlabs, Of4096RanksInEveryCut) {
       EXPECT_EQ(bytes, entry.bytes() / ranks);
   }
   EXPECT_EQ(expect_plan(entry, owned).at(3071), entry.bytes());
-  // Two hold each slab, which is written once, and each of them gets the other tensor's.
+  // Two ranks hold each slab; it is written once, and each rank gets one tensor.
   std::vector<std::int64_t> loads(ranks, 0);
   for (int tensor = 0; tensor < 2; ++tensor) {
     EXPECT_EQ(plan_slabs(entry, pairs, loads).size(), 2048U);
@@ -171,7 +171,7 @@ TEST(PlanSlabs, RefusesGapsAndOverlapsInAnyDimensionNamingTheRanks) {
   EXPECT_TRUE(contains(error_of({Region{{0, 0}, {4, 4}}, right, right}), "ranks 0 and 1"));
 }
 
-TEST(PlanState, OfRank3071Of4096GivesItItsShareOfWhatIsReplicated) {
+TEST(PlanState, OfRank3071Of4096GivesItItsShareOfReplicatedState) {
   StateDict model;
   for (int i = 0; i < 40; ++i) model.insert("layer" + std::to_string(i), Tensor::empty({1 << 20}));
   std::vector<std::vector<int>> owners;

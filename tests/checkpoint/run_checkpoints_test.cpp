@@ -17,14 +17,14 @@ namespace fs = std::filesystem;
 using Steps = std::vector<int>;
 using test::scratch;
 
-/// A folder of checkpoints for a test, with a run in it.
+/// A test's folder of checkpoints, with a run in it.
 class Folder {
  public:
   explicit Folder(const char* name) : path_(scratch(name)) { fs::create_directories(path_); }
 
   [[nodiscard]] fs::path operator()(int step) const { return checkpoint_path(path_, step); }
   [[nodiscard]] const fs::path& path() const { return path_; }
-  /// A good file of each of these steps that no run has announced.
+  /// Writes a good file for each of these steps, unknown to any run.
   void put(const Steps& steps) const {
     for (const int step : steps) test::save_on_threads((*this)(step), 1);
   }
@@ -46,7 +46,7 @@ class Folder {
   fs::path path_;
 };
 
-TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
+TEST(RunCheckpoints, TheNewestAreKeptAndLeftoversOfKilledRunsAreRemoved) {
   const Folder folder("keep");
   std::ofstream(folder.path() / "step-00000005.h5.partial") << "x";
   std::ofstream(folder.path() / "step-00000006.h5.4711-12.partial") << "x";
@@ -62,15 +62,15 @@ TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
   EXPECT_TRUE(fs::exists(folder.path() / "notes.txt"));
 }
 
-TEST(RunCheckpoints, AnOldOneOfWhichTheSystemTellsNothingDoesNotEndTheRun) {
+TEST(RunCheckpoints, AnOldOneOfUnknownStatusDoesNotEndTheRun) {
   const Folder folder("unreadable");
   folder.put({1, 2});
   RunCheckpoints run(folder.path(), {.keep = 2});
   run.begin(folder(2));
   folder.save(run, {3});
-  for (const int step : {2, 3}) {  // one of its past, one of its own
+  for (const int step : {2, 3}) {  // one from its past, one of its own
     fs::remove(folder(step));
-    fs::create_symlink(folder(step), folder(step));  // whose status is an error
+    fs::create_symlink(folder(step), folder(step));  // its status cannot be determined
   }
   EXPECT_NO_THROW(folder.save(run, {4, 5}));
   EXPECT_EQ(run.newest(), folder(5));
@@ -150,7 +150,7 @@ TEST(RunCheckpoints, AFileOfThePastUnderAnothersNameIsNotCountedAndNotGoneOnFrom
   fs::copy_file(folder(1), folder(3));
   RunCheckpoints run(folder.path(), {.keep = 3});
   EXPECT_TRUE(test::contains(test::checkpoint_error_of([&] { run.begin(folder(3)); }),
-                             folder(3).string() + " is of step 1: it has another's name"));
+                             folder(3).string() + " is of step 1, not of the step in its name"));
   EXPECT_EQ(folder.steps(), (Steps{4, 3, 2, 1})) << "nothing was moved aside";
   run.begin(folder(4));
   folder.save(run, {5});
@@ -210,7 +210,7 @@ std::int64_t step_of_best(const Folder& folder) {
   return load_checkpoint(best_checkpoint(folder.path())).train.step;
 }
 
-// train.on_nan = "ignore", and the run is gone on with.
+// train.on_nan = "ignore", and the run is resumed.
 TEST(RunCheckpoints, OneGoneOnFromThatIsNotFinitePushesNoFiniteOneOutAndIsNotTheBest) {
   const Folder folder("finite-gone-on");
   const CheckpointOptions options{.keep = 1, .best = "accuracy"};
@@ -250,7 +250,7 @@ TEST(RunCheckpoints, TheBestStaysAsBestWhateverIsRemoved) {
   EXPECT_EQ(step_of_best(folder), 7);
 }
 
-// Its rank was killed between its save and its comparison, or it was a copy in a node's memory.
+// Its rank was killed between save and comparison, or it was a copy in a node's memory.
 TEST(RunCheckpoints, TheBestMayBeTheOneThatIsGoneOnFrom) {
   const Folder folder("best-gone-on");
   const CheckpointOptions options{.keep = 1, .best = "accuracy"};
@@ -315,7 +315,7 @@ TEST(RunCheckpoints, TheBestThatIsACopyIsGoneOnFromAsItsStep) {
   for (int step = 1; step <= 3; ++step) save_with(run, folder, step, step == 2 ? 0.9 : 0.1);
   const fs::path best = best_checkpoint(folder.path());
   fs::remove(best);
-  fs::copy_file(folder(2), best);  // as of a run folder that was copied
+  fs::copy_file(folder(2), best);  // as in a copied run folder
   RunCheckpoints back(folder.path(), options);
   EXPECT_TRUE(back.begin(best));
   EXPECT_EQ(folder.steps(), (Steps{2, 1}));

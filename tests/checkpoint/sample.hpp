@@ -19,14 +19,14 @@
 
 namespace lockstep::test {
 
-/// Elements that differ everywhere, so that bytes in the wrong place are found.
+/// Distinct elements, so that misplaced bytes are detected.
 inline Tensor pattern(const Shape& shape, float first = 0) {
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = first + static_cast<float>(i);
   return Tensor::from(elements, shape);
 }
 
-/// This rank's rows of `whole`, cut so that sizes differ and some may be zero.
+/// This rank's rows of `whole`, of different sizes, some possibly zero.
 inline std::pair<Tensor, Placement> shard(const Tensor& whole, int rank, int ranks) {
   const std::int64_t rows = whole.size(0);
   const std::int64_t begin = rows * rank / ranks, end = rows * (rank + 1) / ranks;
@@ -61,8 +61,8 @@ inline Region columns(const Shape& shape, int rank, int ranks) {
   return {Shape(offsets), Shape(sizes)};
 }
 
-/// Contents with every dtype that has a tensor maker, a scalar, an empty tensor, one of more than
-/// a slab, and two sharded ones. The same for any number of ranks.
+/// Contents with every dtype that has a tensor maker, a scalar, an empty tensor, one larger than a
+/// slab, and two sharded ones. The same for any number of ranks.
 inline CheckpointContents sample(int rank = 0, int ranks = 1, float first = 0) {
   CheckpointContents contents;
   contents.model.insert("conv1.weight", pattern({10, 1, 5, 5}, first));
@@ -81,7 +81,7 @@ inline CheckpointContents sample(int rank = 0, int ranks = 1, float first = 0) {
   return contents;
 }
 
-/// Not element by element, which sanitizers make slow.
+/// In bulk: element by element is slow under sanitizers.
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
          (a.numel() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
@@ -97,7 +97,7 @@ inline void expect_same_bits(const StateDict& got, const StateDict& want) {
   }
 }
 
-/// `got` is what sample(0, 1, first) holds.
+/// Whether `got` equals sample(0, 1, first).
 inline void expect_sample(const CheckpointContents& got, float first = 0) {
   const auto want = sample(0, 1, first);
   expect_same_bits(got.model, want.model);
@@ -106,7 +106,8 @@ inline void expect_sample(const CheckpointContents& got, float first = 0) {
   EXPECT_EQ(got.deck, want.deck);
 }
 
-/// What `f` throws, as text; empty if nothing. Anything but a CheckpointError fails the test.
+/// The message thrown by `f`; empty if there is none. Anything but a CheckpointError fails the
+/// test.
 template <class F>
 std::string checkpoint_error_of(F&& f) {
   try {
@@ -125,7 +126,7 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A path for this test of this process alone; nothing is there, and what will be is removed when
+/// A path unique to this test and process. Nothing exists there; anything created is removed when
 /// the process ends. Call it from one thread.
 inline std::filesystem::path scratch(const std::string& name) {
   struct Folder {
@@ -141,7 +142,7 @@ inline std::filesystem::path scratch(const std::string& name) {
   return folder.path / name;
 }
 
-/// Of the step in the path's name, or else of sample()'s.
+/// With the step in the path's name, or else sample()'s.
 inline void save_on_threads(const std::filesystem::path& path, int ranks, float first = 0) {
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
     CheckpointContents contents = sample(group.rank(), group.size(), first);

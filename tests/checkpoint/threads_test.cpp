@@ -1,4 +1,4 @@
-// The whole path with ranks that are threads: under ThreadSanitizer, and across sizes.
+// The whole path with ranks as threads: under ThreadSanitizer, and across sizes.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -30,7 +30,7 @@ TEST(CheckpointOnThreads, AnyNumberOfRanksReadsTheBitsThatAnyOtherWrote) {
   }
 }
 
-TEST(CheckpointOnThreads, TensorsLieInTheFileInTheSameWayWhoeverWroteThem) {
+TEST(CheckpointOnThreads, TensorsHaveTheSameLayoutForAnyNumberOfWriters) {
   const auto folder = scratch("same");
   save_on_threads(folder / "1.h5", 1);
   save_on_threads(folder / "3.h5", 3);
@@ -52,7 +52,7 @@ TEST(CheckpointOnThreads, SavingAgainUnderTheSameNameReplacesTheFile) {
   expect_sample(load_checkpoint(path), 50);
 }
 
-TEST(CheckpointOnThreads, WhatWasLoadedCanBeSavedAgain) {
+TEST(CheckpointOnThreads, ALoadedStateCanBeSavedAgain) {
   const auto path = scratch("resave") / "a.h5";
   save_on_threads(path, 1);
   const auto loaded = load_checkpoint(path);
@@ -87,12 +87,13 @@ TEST(CheckpointOnThreads, ANameInTheWayOfAnotherIsHdf5sSentence) {
     const auto error =
         checkpoint_error_of([&] { CheckpointWriter().save(group, folder / "a.h5", contents); });
     EXPECT_TRUE(contains(error, "HDF5 cannot create data set /model/a/b")) << error;
-    group.barrier();  // rank 0 has cleared up once it comes here
+    group.barrier();  // rank 0 has cleared up once it reaches this
     EXPECT_TRUE(std::filesystem::is_empty(folder));
   });
 }
 
-// As from nodes' own disks, where one has an earlier run's file of that name: no mixture of both.
+// Ranks read from their nodes' own disks, and one has an earlier run's file of that name: the two
+// must not be mixed.
 TEST(CheckpointOnThreads, LoadingAnotherFileOnOneRankIsToldOnAllRanks) {
   const auto folder = scratch("two-files");
   save_on_threads(folder / "a.h5", 1, 0);

@@ -1,4 +1,4 @@
-// Files of weights that other programs write and read.
+// Files of weights written and read by other programs.
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -51,7 +51,7 @@ std::string with_length(const std::string& text, const std::string& data) {
   return bytes + text + data;
 }
 
-TEST(Safetensors, ReturnWhatWasWritten) {
+TEST(Safetensors, ReturnTheWrittenTensors) {
   const auto folder = test::scratch("safetensors");
   const Safetensors written{.tensors = of_all_types(),
                             .metadata = {{"step", "12"}, {"deck", "[run]\n\"quoted\" = 'é'"}}};
@@ -103,7 +103,7 @@ TEST(Safetensors, OfOtherWritersAreRead) {
   const float numbers[] = {1.5F, -2.0F};
   std::string data(sizeof(numbers), '\0');
   std::memcpy(data.data(), numbers, sizeof(numbers));
-  // As its own library orders and pads it.
+  // In the order and with the padding of its own library.
   write(folder / "b.safetensors",
         with_length(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}    )", data));
   const auto found = read_safetensors(folder / "b.safetensors");
@@ -135,10 +135,11 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
       {with_length("{\"w\": ", ""), "no JSON object"},
       {with_length(entry("F8", "[8]", "[0,8]"), data), "tensor w is of type F8"},
       {with_length(entry("F32", "[3]", "[0,8]"), data), "has 8 bytes, and needs 12"},
-      {with_length(entry("F32", "[-2]", "[0,8]"), data), "no whole number"},
+      {with_length(entry("F32", "[-2]", "[0,8]"), data), "not a whole number"},
       {with_length(entry("F32", "[4294967296,4294967296,4294967296]", "[0,8]"), data),
-       "more elements than there can be"},
-      {with_length(entry("F32", "[18446744073709551615]", "[0,8]"), data), "cannot be"},
+       "more elements than a tensor can have"},
+      {with_length(entry("F32", "[18446744073709551615]", "[0,8]"), data),
+       "has an impossible size"},
       {with_length(entry("F32", "[2]", "[4,12]"), data + data), "begins at byte 4"},
       {with_length(entry("F32", "[2]", "[0,8]"), data + "more"), "have 8 bytes, the file 12"},
       {with_length(entry("F32", "[2]", "[0,8]"), "less"), "have 8 bytes, the file 4"},
@@ -147,12 +148,12 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
       {with_length(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                    R"("w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
                    data),
-       "the name w is there twice"},
+       "the name w occurs twice"},
       {with_length(R"({"__metadata__":{"step":"1","step":"2"}})", ""),
-       "the name step is there twice"},
-      {with_length(R"({"__metadata__":)" + nested + "}", ""), "nested deeper"},
-      {with_length(R"({"__metadata__":{"a":)" + nested + "}}", ""), "nested deeper"},
-      {with_length(R"({"w":)" + nested + "}", ""), "nested deeper"},
+       "the name step occurs twice"},
+      {with_length(R"({"__metadata__":)" + nested + "}", ""), "nested too deeply"},
+      {with_length(R"({"__metadata__":{"a":)" + nested + "}}", ""), "nested too deeply"},
+      {with_length(R"({"w":)" + nested + "}", ""), "nested too deeply"},
       {with_length(nested, ""), "no JSON object"}};
   for (const auto& [bytes, words] : cases) {
     const std::string message = refusal(bytes);
@@ -174,7 +175,7 @@ TEST(Safetensors, OfManyNamesAreReadInNoTime) {
   const auto found = read_safetensors(folder / "many.safetensors");
   EXPECT_EQ(found.tensors.size(), 100'000U);
   EXPECT_EQ(found.metadata.size(), 100'001U);
-  EXPECT_LT(seconds_since(begun), 20.0);  // compared one by one: minutes
+  EXPECT_LT(seconds_since(begun), 20.0);  // takes minutes if compared one by one
 }
 
 TEST(Safetensors, CutOffAnywhereAreRefused) {
@@ -256,7 +257,7 @@ with h5py.File("d.h5", "w") as f:
   EXPECT_EQ(found.at("half").to_vector<double>(), std::vector<double>{1.5});
   const auto refusal =
       test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(folder_ / "d.h5")); });
-  EXPECT_NE(refusal.find("/words is no array of numbers"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("/words is not an array of numbers"), std::string::npos) << refusal;
 }
 
 // HDF5 reads them as fill values, and an external file as whatever it holds.

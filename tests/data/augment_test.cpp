@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t channels = 2, height = 5, width = 4;
 constexpr float black = -7.0F;
 
-/// Images whose pixels are all different: 1000 n + 100 c + 10 y + x.
+/// Images with distinct pixels: 1000 n + 100 c + 10 y + x.
 Tensor numbered_images(std::int64_t n) {
   std::vector<float> pixels;
   for (std::int64_t i = 0; i < n; ++i)
@@ -36,7 +36,7 @@ Tensor first_indices(std::int64_t n) {
   return Tensor::from(all, {n});
 }
 
-/// Image `i` moved by (down, right), black where nothing came from.
+/// Image `i` shifted by (down, right), black at the uncovered pixels.
 std::vector<float> moved(std::int64_t i, std::int64_t down, std::int64_t right) {
   std::vector<float> pixels;
   for (std::int64_t c = 0; c < channels; ++c)
@@ -99,7 +99,7 @@ TEST(RandomHorizontalFlip, HalfOfTheImagesAreMirrored) {
 TEST(Augmentation, DependsOnSeedEpochAndSampleOnly) {
   const Tensor fill = Tensor::full({channels}, black);
   const auto augmented = [&](const AugmentKey& key, std::vector<std::int64_t> samples) {
-    // The same picture for every sample: what differs is the augmentation.
+    // The same picture for every sample, so differences come from the augmentation.
     const auto n = std::ssize(samples);
     std::vector<float> pixels;
     for (std::int64_t i = 0; i < n; ++i)
@@ -151,11 +151,11 @@ TEST(Augmentation, ReachesTheBatchesOfALoaderTheSameOnAnyRank) {
 TEST(Augmentation, IsForImages) {
   const auto message =
       test::input_error([] { return make_augmentation({.flip = true}, {12}, {0.0F}, 1); });
-  EXPECT_TRUE(test::says(message, "not for samples of shape [12]"));
+  EXPECT_TRUE(test::says(message, "not samples of shape [12]"));
   EXPECT_TRUE(make_augmentation({}, {12}, {0.0F}, 1).empty());
 }
 
-TEST(AugmentKernels, RefuseWhatIsNoBatchOfImages) {
+TEST(AugmentKernels, RefuseInputsThatAreNotBatchesOfImages) {
   const Tensor fill = Tensor::zeros({channels}), images = numbered_images(3);
   const Tensor three = first_indices(3);
   EXPECT_THROW(random_crop(Tensor::zeros({3, 4}), three, 1, fill, {}), ShapeError);

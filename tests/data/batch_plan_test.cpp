@@ -29,7 +29,7 @@ TEST_P(AnyWorld, SharesCoverEachBatchOnceInRankOrderAndDifferByAtMostOne) {
                                                        {10007, 333, false}}) {
     const BatchPlan plan(samples, batch_size, world, drop_last);
     std::int64_t position = 0;
-    // The first, the second and the last two batches stand for all: the rest are as the second.
+    // The first, the second and the last two batches stand for all: the others are like the second.
     for (std::int64_t step = 0; step < plan.steps(); ++step) {
       if (step > 1 && step < plan.steps() - 2) {
         position += batch_size;

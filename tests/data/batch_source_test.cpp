@@ -9,7 +9,7 @@ namespace {
 
 using List = std::vector<std::int64_t>;
 
-// What all ranks of a world together read of an epoch, rank after rank within each step.
+// The samples that all ranks read in an epoch, rank after rank within each step.
 List epoch_of(const BatchPlan& plan, std::uint64_t seed, std::int64_t epoch) {
   std::vector<TrainBatches> ranks;
   for (int rank = 0; rank < plan.world(); ++rank)

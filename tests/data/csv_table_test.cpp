@@ -1,5 +1,4 @@
-// Tables of text: what separates cells, what is a header, which numbers are read, and what is
-// refused.
+// Tables of text: separators, headers, numbers, and refusals.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +42,7 @@ TEST(CsvTable, CellsMayBeQuotedAndSeparatedAsSpreadsheetsDo) {
             (std::vector<std::int64_t>{2, 1}));
 }
 
-TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
+TEST(CsvTable, FaultsAreNamedWithFileAndLine) {
   const ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
     const fs::path file = folder.write("t.csv", text);
@@ -68,7 +67,7 @@ TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
   const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
                                     folder.write("b.csv", "x,z\n1,2\n")};
   expect_says(test::message_of<InputError>([&] { static_cast<void>(CsvTable(files)); }),
-              "do not belong together");
+              "must be the same");
 }
 
 TEST(CsvTable, ALineOfSamplesIsNotTakenForAHeader) {
@@ -171,7 +170,7 @@ TEST(CsvTable, ARaggedLineWithoutAHeaderIsComparedWithTheFirst) {
                                  b.string() + ", the first of the table, has 2.");
 }
 
-// Each took minutes: columns and classes were looked up one by one.
+// Each used to take minutes: columns and classes were looked up one by one.
 TEST(CsvTable, ManyColumnsAndClassesTakeTimeInProportion) {
   const ScratchFolder folder;
   constexpr int n = 200'000;
@@ -200,7 +199,7 @@ TEST(CsvTable, ManyColumnsAndClassesTakeTimeInProportion) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
-// What is kept of a table stands in decks and checkpoints, which are UTF-8 without NUL.
+// Names are stored in decks and checkpoints, which are UTF-8 without NUL.
 TEST(CsvTable, NamesThatAreNoUtf8AreRefusedWithTheirPlace) {
   const ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
@@ -210,10 +209,10 @@ TEST(CsvTable, NamesThatAreNoUtf8AreRefusedWithTheirPlace) {
   };
   const std::string header = refusal("caf\xe9,kind\n1,a\n");
   expect_says(header, "line 1 of ");
-  expect_says(header, "l1.csv: byte 0xe9 is no UTF-8 text. Save the table as UTF-8");
+  expect_says(header, "l1.csv: byte 0xe9 is not UTF-8 text. Save the table as UTF-8");
   const std::string label = refusal("x,kind\n1,tea\n2,caf\xe9\n");
   expect_says(label, "line 3 of ");
-  expect_says(label, "l1.csv: byte 0xe9 is no UTF-8 text. Save the table as UTF-8");
+  expect_says(label, "l1.csv: byte 0xe9 is not UTF-8 text. Save the table as UTF-8");
   const std::string nul(1, '\0');
   expect_says(refusal("x" + nul + ",kind\n1,a\n"), "l1.csv: a name holds a NUL byte");
   expect_says(refusal("x,kind\n1,a" + nul + "\n"), "l1.csv: a name holds a NUL byte");
@@ -223,7 +222,7 @@ TEST(CsvTable, NamesThatAreNoUtf8AreRefusedWithTheirPlace) {
   const CsvTable table({folder.write("u8.csv", "x,kind\n1,caf\xc3\xa9\n2,th\xe9\n")});
   const std::string code = test::message_of<InputError>(
       [&] { static_cast<void>(table.codes("kind", {"caf\xc3\xa9"})); });
-  expect_says(code, "u8.csv: byte 0xe9 is no UTF-8 text");
+  expect_says(code, "u8.csv: byte 0xe9 is not UTF-8 text");
   EXPECT_EQ(CsvTable({folder.write("u8.csv", "x,kind\n1,caf\xc3\xa9\n")}).labels("kind"),
             std::vector<std::string>{"caf\xc3\xa9"});
 }

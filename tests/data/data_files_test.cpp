@@ -1,4 +1,4 @@
-// Samples in .npy files, in tables, and in several files at once, are those of one HDF5 file.
+// Samples in .npy files, in tables, and in several files at once equal those of one HDF5 file.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::ScratchFolder;
 
-/// What numpy.save writes of `numbers`.
+/// The output of numpy.save for `numbers`.
 template <class T>
 std::string npy(const std::string& descr, const std::string& shape, const std::vector<T>& numbers,
                 const std::string& fortran_order = "False") {
@@ -141,7 +141,7 @@ TEST(NpyArray, ReadsSomeRows) {
   EXPECT_EQ(NpyArray(folder.write("b.npy", npy("<f4", "(5,)", counted(5)))).shape(), Shape({5}));
 }
 
-TEST(NpyArray, WhatItCannotReadIsASentence) {
+TEST(NpyArray, UnreadableFilesAreASentence) {
   const ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
     const fs::path file = folder.write("bad.npy", text);
@@ -156,11 +156,11 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   expect_says(refusal(npy("<f3", "(2,)", counted(2))), "only float16, float32, float64");
   expect_says(refusal(npy("<f4", "()", counted(1))), "has 0 dimensions");
   expect_says(refusal(npy("<f4", "(2, 3)", counted(5))), "is truncated: [2, 3] numbers need");
-  expect_says(refusal(npy("<f4", "(99999999999, 99999999999)", counted(1))), "tells no shape");
+  expect_says(refusal(npy("<f4", "(99999999999, 99999999999)", counted(1))), "gives no shape");
   const std::string whole = npy("<f4", "(2, 3)", counted(6));
   for (std::size_t size = 0; size < whole.size(); ++size)
     expect_says(refusal(whole.substr(0, size)), "data file ");
-  expect_says(refusal(whole + whole), "has 152 bytes behind its array, [2, 3]: ");
+  expect_says(refusal(whole + whole), "has 152 bytes after its array, [2, 3]: ");
 }
 
 TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
@@ -198,7 +198,7 @@ TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
   }
 }
 
-// A filter that was not there for writing either was skipped, and what it skipped can be read.
+// A filter that was unavailable at writing was skipped, so the data can be read.
 TEST(Hdf5Array, AFilterThatThisHdf5LacksIsNamed) {
   const ScratchFolder folder;
   const fs::path file = folder.file("lzf.h5");
@@ -233,7 +233,7 @@ TEST(Hdf5Array, AFilterThatThisHdf5LacksIsNamed) {
   EXPECT_EQ(message.find("damaged"), std::string::npos) << message;
 }
 
-// HDF5 opens the file anew, and what it cannot open is not a file of another kind.
+// HDF5 reopens the file, and a failure to open it is not a wrong kind of file.
 TEST(Hdf5Array, ThatTheLimitOfOpenFilesKeepsClosedSaysSo) {
   const ScratchFolder folder;
   const fs::path file = folder.file("numbers.h5");
@@ -281,7 +281,7 @@ TEST(JoinedArray, IsOneArrayAfterAnother) {
               "cannot be joined");
 }
 
-TEST(DataFiles, APatternIsWhatItFitsInTheOrderOfNames) {
+TEST(DataFiles, APatternMeansItsMatchesInTheOrderOfNames) {
   const ScratchFolder folder;
   for (const char* name : {"part-2.h5", "part-0.h5", "part-1.h5", "other.h5"})
     folder.write(name, "");
@@ -292,7 +292,7 @@ TEST(DataFiles, APatternIsWhatItFitsInTheOrderOfNames) {
   EXPECT_EQ(files_of({in + "missing.h5"}), std::vector<fs::path>{in + "missing.h5"});
   expect_says(
       test::message_of<InputError>([&] { static_cast<void>(files_of({in + "none-*.h5"})); }),
-      "no file fits " + in + "none-*.h5");
+      "no file matches " + in + "none-*.h5");
 }
 
 /// Every sample and target of a data set.
@@ -351,7 +351,7 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
   }
 }
 
-TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
+TEST(DataFiles, ATableWithoutFeaturesGetsAHintAtSeparators) {
   const ScratchFolder folder;
   for (const std::string header : {"a b kind", "a|b|kind"}) {
     DataOptions options = options_of(CsvOptions(), {folder.write("s.csv", header + "\n1\n2\n")});
@@ -411,10 +411,10 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
       << "what was found makes the same test set alone";
   folder.write("test.csv", "kind,x,y\ncow,1,2\n");
   expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); }),
-              "kind is \"cow\", which is none of the classes cat, dog");
+              "kind is \"cow\", not one of the classes cat, dog");
 }
 
-// One cell that cannot be read would make all labels others: "2" comes behind "10" then.
+// One unreadable cell would change all labels: "2" sorts after "10" then.
 TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   const ScratchFolder folder;
   DataOptions options = options_of(CsvOptions(), {});
@@ -427,7 +427,7 @@ TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   expect_says(refusal("x,kind\n1,cat\n2,\n"), "column kind is empty");
   const std::string damaged = refusal("x,kind\n1,0\n2,10\n3,NA\n");
   expect_says(damaged, "line 4 of");
-  expect_says(damaged, "column kind is \"NA\", no number as in line 2 of");
+  expect_says(damaged, "column kind is \"NA\", but line 2 of");
   expect_says(damaged, "data.class_names");
   options.class_names = {"0", "10", "NA"};
   EXPECT_EQ(contents_of(*make_datasets(options).train).second,
@@ -462,7 +462,7 @@ TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
     return test::message_of<InputError>([&] { static_cast<void>(f()); });
   };
   const auto sets = [&] { return make_datasets(options); };
-  const std::string other = "kind is \"1.0\", which is none of the classes 1, 0";
+  const std::string other = "kind is \"1.0\", not one of the classes 1, 0";
   expect_says(refusal(sets), other);
   expect_says(refusal(sets), "line 2 of " + options.files().test_path[0]);
   expect_says(refusal([&] { return make_test_set(options, TargetKind::classes); }), other);
@@ -473,7 +473,7 @@ TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
             contents_of(*named.test));
   options.class_names.clear();
   folder.write("train.csv", "x,kind\n1,yes\n2,no\n");
-  expect_says(refusal(sets), "kind is \"1\", which is none of the classes no, yes");
+  expect_says(refusal(sets), "kind is \"1\", not one of the classes no, yes");
 }
 
 TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
@@ -501,7 +501,7 @@ TEST(DataFiles, TargetsThatAreBytesAreNormalisedInTheirOwnUnits) {
   options.normalise_targets = true;
   options.mean = options.std = options.target_mean = options.target_std = {};
   const std::vector<std::uint8_t> ramp{0, 100, 200};
-  // 13 / 255 has digits without end: a sum of many has roundings, which are no deviation.
+  // 13 / 255 is not exact: a sum of many has rounding errors, which are not a deviation.
   folder.write("train/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{13, 13, 13}));
   folder.write("train/targets.npy", npy("|u1", "(3, 1)", ramp));
   const Datasets sets = make_datasets(options, TargetKind::values);
@@ -522,11 +522,11 @@ TEST(DataFiles, FieldsThatAreTargetsAreNotLeftBehindByAnAugmentation) {
   options.augment.flip = true;
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
-              "targets are fields");
+              "targets, fields");
   options.augment = {.crop_padding = 1};
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
-              "targets are fields");
+              "targets, fields");
 }
 
 TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
@@ -560,7 +560,7 @@ TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
   options.files().sample_weights = "w";
   folder.write("x.npy", npy("<f4", "(3, 1)", counted(3)));
   folder.write("y.npy", npy("<f4", "(3,)", counted(3)));
-  for (const std::int64_t count : {2, 4}) {  // of another file
+  for (const std::int64_t count : {2, 4}) {  // from another file
     folder.write("w.npy", npy("<f4", fmt::format("({},)", count), counted(count)));
     expect_says(test::message_of<InputError>(
                     [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),

@@ -260,7 +260,7 @@ TEST(DataOptions, OfOnesOwnAreAKindOfDecksOnceTheyAreRegistered) {
   EXPECT_EQ(sets.validation->size(), 2);
   EXPECT_EQ(sets.test, nullptr);
   const auto message = test::input_error([&] { return make_datasets(options); });
-  EXPECT_NE(message.find("have values to be fitted, not classes"), std::string::npos) << message;
+  EXPECT_NE(message.find("have values to fit, not classes"), std::string::npos) << message;
   EXPECT_THROW(register_data<DoublesOptions>("doubles", "again"), Error);
 }
 

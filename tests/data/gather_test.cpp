@@ -43,7 +43,7 @@ TEST(GatherNormalise, NoRowsIsNothing) {
                    Tensor::empty({0, 1, 2, 4}));
 }
 
-/// Every element (x - mean[c]) / std[c] with c the channel of 3 that its place in the row has.
+/// Every element (x - mean[c]) / std[c], where c is the element's channel of 3.
 void expect_channels(const std::vector<float>& x, const std::vector<float>& y) {
   const std::vector<float> mean{1, 2, 3}, std{2, 4, 8};
   const std::size_t width = x.size() / 6;  // 2 rows of 3 channels

@@ -163,15 +163,15 @@ TEST(Hdf5Dataset, IndicesAreIntegersAndNothingChangesThem) {
     DataOptions options = options_for(write_sets<std::int32_t>(folder), "labels", stream);
     options.files().indices = true;
     const auto message = [&] { return input_error([&] { return make_datasets(options); }); };
-    EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
+    EXPECT_TRUE(says(message(), "data.indices = true passes features on unscaled, but data.mean"));
     options.mean.clear();
     options.std.clear();
     options.augment.flip = true;
-    EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
+    EXPECT_TRUE(says(message(), "data.indices = true passes features on unscaled, but data.mean"));
     options.augment.flip = false;
     fs::remove(folder.path() / "data.h5");
     write_sets<float>(folder);
-    EXPECT_TRUE(says(message(), "is for features that are integers, not for train/features of"));
+    EXPECT_TRUE(says(message(), "needs features that are integers, not train/features of"));
     fs::remove(folder.path() / "data.h5");
   }
 }
@@ -222,7 +222,7 @@ TEST(Hdf5Dataset, ShapesOfSamples) {
 TEST(Hdf5Dataset, NormalisationIsTheTrainingSetsOwnWhereNoneIsGiven) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "data.h5";
-  // So many that they are measured in several slabs; the second feature never changes.
+  // Enough to be measured in several slabs; the second feature is constant.
   constexpr std::int64_t n = 200'000;
   std::vector<float> features;
   double sum = 0, squares = 0;
@@ -272,7 +272,7 @@ TEST(Hdf5Dataset, OneMeanGoesWithADeviationAChannel) {
   }
 }
 
-TEST(Hdf5Dataset, WhatWasFoundIsToldAndMakesTheSameTestSetAlone) {
+TEST(Hdf5Dataset, DerivedValuesAloneMakeTheSameTestSet) {
   const TemporaryFolder folder;
   for (const bool stream : {false, true}) {
     auto options = options_for(write_sets<std::uint8_t>(folder), "labels", stream);
@@ -360,7 +360,7 @@ TEST(Hdf5Dataset, LoadersOfSeveralThreadsShareAFile) {
   }
 }
 
-// ---- what can be wrong ----
+// ---- faults of files ----
 
 class WrongHdf5 : public testing::Test {
  protected:
@@ -379,7 +379,7 @@ TEST_F(WrongHdf5, FileThatIsMissingOrNone) {
   EXPECT_TRUE(says(error(options_for(folder_.path(), "labels")), "which is not a file"));
   const fs::path text = folder_.write("text.h5", {'h', 'e', 'l', 'l', 'o'});
   EXPECT_TRUE(says(error(options_for(text, "labels")), "text.h5 is not an HDF5 file"));
-  EXPECT_TRUE(says(error(options_for("auto", "labels")), "needs data.path"));
+  EXPECT_TRUE(says(error(options_for("auto", "labels")), "need data.path"));
 }
 
 TEST_F(WrongHdf5, TruncatedFileNeverStartsARun) {
@@ -459,7 +459,7 @@ TEST_F(WrongHdf5, AFlippedBitOfALabelIsNoClass) {
           << message;
       EXPECT_TRUE(says(message, file_.string()) && says(message, "set data.classes")) << message;
     }
-    options.files().classes = labels[57] + 1;  // it is meant
+    options.files().classes = labels[57] + 1;  // the external file is intended
     EXPECT_EQ(make_datasets(options).train->classes(), labels[57] + 1);
   }
 }
@@ -499,7 +499,7 @@ TEST_F(WrongHdf5, FileChangedOrCutWhileTheRunReadsIt) {
 }
 
 TEST_F(WrongHdf5, ChunksThatTheFileCannotHold) {
-  // HDF5 itself would read behind the end of them.
+  // HDF5 itself would read past their end.
   const std::string good{5, 0, 0, 0, 6, 0, 0, 0, 4, 0, 0, 0};  // extents and the size of an element
   for (const std::string& bad :
        std::vector<std::string>{{5, 0, 0, 0, 6, 0, 8, 0}, {9, 0, 0, 0, 6, 0, 0, 0}}) {
@@ -529,7 +529,7 @@ TEST_F(WrongHdf5, ExtentsWhoseProductOverflows) {
   auto bytes = test::read_file(file);
   const std::string good{24, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0};
   int found = 0;
-  for (auto at = bytes.begin();; ++found) {  // of the data set, and the most it may have
+  for (auto at = bytes.begin();; ++found) {  // extents of the data set, and their limits
     at = std::search(at, bytes.end(), good.begin(), good.end());
     if (at == bytes.end()) break;
     at += static_cast<std::ptrdiff_t>(good.size());
@@ -551,7 +551,7 @@ TEST_F(WrongHdf5, NothingToRead) {
   EXPECT_TRUE(says(error(options, TargetKind::values), "a data set needs samples"));
 }
 
-/// Floats that fill this machine's memory.
+/// Floats that exceed this machine's memory.
 std::int64_t floats_of_memory() {
   return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / static_cast<std::int64_t>(sizeof(float));
 }
@@ -563,7 +563,7 @@ TEST_F(WrongHdf5, MoreThanTheMemoryOfTheMachineIsRefusedBeforeItIsTaken) {
   auto options = options_for(file_, "huge_targets");
   options.files().train_features = "train/huge";
   options.files().test_targets = "test/scalar";
-  options.mean = {0.0};  // or all of it is read for it
+  options.mean = {0.0};  // or all of it is read for that
   options.std = {1.0};
   EXPECT_TRUE(says(error(options, TargetKind::values), "data.stream = true"));
 }

@@ -1,4 +1,4 @@
-// HDF5 files whose elements are not where they seem to be: nowhere, or in other files.
+// HDF5 files whose elements are missing, or are in other files.
 #include <gtest/gtest.h>
 #include <hdf5.h>
 #include <sys/stat.h>
@@ -30,7 +30,8 @@ class Elements : public testing::Test {
     H5Pclose(creation);
     H5Fclose(file);
   }
-  /// Rows [first, first + rows) of a virtual data set are the first ones of the `of` of `source`.
+  /// Rows [first, first + rows) of a virtual data set are the first rows of data set `of` in
+  /// `source`.
   static void map(hid_t creation, hsize_t first, hsize_t rows, const std::string& file,
                   const std::string& source, hsize_t of) {
     const hsize_t all = 8, none = 0;
@@ -124,7 +125,7 @@ TEST_F(Elements, ThatWereNeverWrittenAreAFillValueThatWasChosen) {
     return made;
   };
   make("contiguous", creation(false, 7));
-  make("chunks", creation(true, 0));  // the default's value, but chosen
+  make("chunks", creation(true, 0));  // the default's value, but set explicitly
   EXPECT_EQ(read("contiguous"), Numbers(8, 7));
   EXPECT_EQ(read("chunks"), Numbers(8, 0));
 
@@ -209,7 +210,7 @@ TEST_F(Elements, OfVirtualDataSetsAreReadOnlyWhereThatIsAllowedAndAllAreThere) {
   const hid_t larger = H5Pcreate(H5P_DATASET_CREATE);
   map(larger, 0, 8, other, "there", 8);
   make("larger", larger);
-  expect_refused("larger", "has not the elements that it wants");
+  expect_refused("larger", "lacks elements that it refers to");
   const hid_t shorter = H5Pcreate(H5P_DATASET_CREATE);
   map(shorter, 0, 4, ".", "here", 8);
   map(shorter, 4, 4, other, "there", 6);
@@ -220,19 +221,19 @@ TEST_F(Elements, OfVirtualDataSetsAreReadOnlyWhereThatIsAllowedAndAllAreThere) {
   map(itself, 0, 8, ".", "itself", 8);
   make("itself", itself);
   expect_external("itself", "is virtual");
-  expect_refused("itself", "leads to itself");
+  expect_refused("itself", "refers to itself");
   test::write_empty_hdf5(other, "empty", {4}, {2});
   make("unwritten", parts(other, "empty"));
   expect_refused("unwritten", "has 0 of 2 chunks");
 }
 
-// Their address was looked for in the file with the link.
+// HDF5 looked for their address in the file with the link.
 TEST_F(Elements, BehindALinkToAnotherFileAreReadOnlyWhereThatIsAllowed) {
   const std::string other = folder_.file("other.h5");
   const Numbers numbers{8, 7, 6, 5, 4, 3, 2, 1};
   test::write_hdf5(other, "there", {8}, numbers);
   link("linked", other, "/there");
-  expect_external("linked", "stands in another file");
+  expect_external("linked", "is stored in another file");
   EXPECT_EQ(read("linked"), numbers);
   link("pipe", pipe(), "/there");
   EXPECT_NE(refusal("pipe"), "no InputError");

@@ -8,26 +8,26 @@
 
 namespace lockstep::test {
 
-/// How a data set is laid out.
+/// Layout of a data set.
 struct Hdf5Layout {
   std::vector<std::int64_t> chunk = {};  ///< extents; empty: contiguous
   bool compressed = false;               ///< deflate, shuffled bytes
   bool big_endian = false;
 };
 
-/// Adds data set `name` ("train/features"; groups are made) to `file`, which is made if missing.
-/// T: float, double, uint8_t, int16_t, int32_t, int64_t.
+/// Adds data set `name` ("train/features"; creates groups) to `file`, created if missing. T: float,
+/// double, uint8_t, int16_t, int32_t, int64_t.
 template <class T>
 void write_hdf5(const std::filesystem::path& file, const std::string& name,
                 const std::vector<std::int64_t>& extents, const std::vector<T>& values,
                 const Hdf5Layout& layout = {});
 
-/// A chunked data set of floats of which nothing is written: it takes no room in the file.
+/// A chunked data set of floats without written chunks: it takes no room in the file.
 void write_empty_hdf5(const std::filesystem::path& file, const std::string& name,
                       const std::vector<std::int64_t>& extents,
                       const std::vector<std::int64_t>& chunk);
 
-/// A data set of floats in one piece that is in the file, but a hole of it, which takes no room.
+/// A contiguous data set of floats stored as a hole in the file, which takes no room.
 void write_sparse_hdf5(const std::filesystem::path& file, const std::string& name,
                        const std::vector<std::int64_t>& extents);
 

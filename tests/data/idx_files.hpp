@@ -12,7 +12,7 @@ namespace lockstep::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A folder of its own, removed with everything in it at the end.
+/// A folder of its own, removed with its contents at the end.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -27,7 +27,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// An IDX file: 00 00 08 <dims>, the extents big-endian, `data` as it is.
+/// An IDX file: 00 00 08 <dims>, the extents big-endian, then `data`.
 [[nodiscard]] Bytes idx(const std::vector<std::uint32_t>& extents, const Bytes& data);
 
 /// Bytes 0, 1, 2 ... 255, 0, 1 ...
@@ -41,10 +41,10 @@ class TemporaryFolder {
 void write_mnist_files(const TemporaryFolder& folder, std::uint32_t train, std::uint32_t test,
                        std::uint32_t height = 4, std::uint32_t width = 3);
 
-/// True if `part` is in `message`; prints both where not.
+/// True if `message` contains `part`; otherwise prints both.
 [[nodiscard]] testing::AssertionResult says(const std::string& message, const std::string& part);
 
-/// The message of the InputError that `f` throws; empty if it throws none.
+/// The message of the InputError thrown by `f`; empty if there is none.
 template <class F>
 std::string input_error(F&& f) {
   try {

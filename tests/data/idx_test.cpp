@@ -21,7 +21,7 @@ using test::says;
 
 class Idx : public testing::Test {
  protected:
-  // The message of reading `content` under `name` as `dims` dimensions; empty if that succeeds.
+  // The message from reading `content` under `name` with `dims` dimensions; empty on success.
   std::string fault(const std::string& name, const Bytes& content, int dims = 3) const {
     const auto file = folder_.write(name, content);
     const auto before = memory_stats().peak_in_use;
@@ -115,7 +115,7 @@ TEST_F(Idx, GzipWhoseDataEndEarlyIsTruncated) {
   EXPECT_TRUE(says(message, "the data end at byte 55"));
 }
 
-TEST_F(Idx, WrongMagicSaysWhatWasExpectedAndFound) {
+TEST_F(Idx, WrongMagicNamesExpectedAndFoundValues) {
   Bytes content = idx({2, 2, 2}, counting(8));
   content[2] = 0x0d;  // floats
   const auto message = fault("floats", content);
@@ -191,7 +191,7 @@ TEST_F(Idx, FlippedBitInAnyByteOfAGzipFileIsNoticedOrHarmless) {
       ++noticed;
     }
   }
-  EXPECT_GE(noticed, good.size() - 7);  // gzip's header: time, level and system say nothing
+  EXPECT_GE(noticed, good.size() - 7);  // time, level and system in gzip's header do not matter
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t samples = 1000;
 
-/// Allocations, by operator new and of tensors, of the epochs after the first.
+/// Allocations, by operator new and of tensors, in the epochs after the first.
 std::int64_t allocations_of_later_epochs(const std::shared_ptr<const Dataset>& data,
                                          const BatchTransforms& transforms = {},
                                          const Shuffle& shuffle = {}) {

@@ -25,7 +25,7 @@ namespace {
 
 using List = std::vector<std::int64_t>;
 
-// Sample i is the number i. Loading can be told to fail or to wait.
+// Sample i is the number i. Loading can be made to fail or to wait.
 class NumberDataset final : public Dataset {
  public:
   explicit NumberDataset(std::int64_t n) : n_(n) {}
@@ -219,10 +219,10 @@ TEST(Loader, LoadsAheadButNotBeyondItsBuffers) {
     while (data->loaded < batches) std::this_thread::yield();
   };
   wait_for(3);
-  static_cast<void>(loader.next());  // frees nothing yet: the caller reads it
+  static_cast<void>(loader.next());  // frees no buffer yet: the caller reads it
   static_cast<void>(loader.next());
   wait_for(4);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time in which a fifth could come
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time in which a fifth could arrive
   EXPECT_EQ(data->loaded, 4);
 }
 
@@ -235,7 +235,7 @@ TEST(Loader, CountsTheSecondsTheCallerWaited) {
   std::atomic<bool> calling = false;
   std::thread opener([&] {
     while (!calling) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then the caller waits
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the caller is waiting by then
     data->open = true;
   });
   const auto start = std::chrono::steady_clock::now();
@@ -282,7 +282,7 @@ TEST(Loader, SeveralLoadersShareADataSet) {
   EXPECT_EQ(together, apart);
 }
 
-/// What a rank's batches of `epoch` hold.
+/// The contents of a rank's batches of `epoch`.
 std::vector<List> batches_of(Loader& loader, std::int64_t epoch) {
   std::vector<List> batches;
   loader.start_epoch(epoch);
@@ -290,7 +290,7 @@ std::vector<List> batches_of(Loader& loader, std::int64_t epoch) {
   return batches;
 }
 
-TEST(SampledBatches, FeedALoaderWithWhatTheSamplerGives) {
+TEST(SampledBatches, FeedALoaderWithTheSamplersSamples) {
   constexpr std::int64_t n = 11;
   const auto data = std::make_shared<NumberDataset>(n);
   for (int rank = 0; rank < 2; ++rank) {
@@ -341,8 +341,8 @@ TEST(NullPointers, AreSentencesInEveryPartOfLoading) {
   }
 }
 
-/// What a device saw of two epochs, the second begun before the first is over; the host waits for
-/// nothing in between.
+/// A device's view of two epochs, the second begun before the first has ended; the host never waits
+/// in between.
 List seen_by_device(std::int64_t buffers, Device device) {
   constexpr std::int64_t n = 40, batch = 4, first_steps = 7;
   const auto data = std::make_shared<const NumberDataset>(n);

@@ -43,7 +43,7 @@ TEST(Permutation, EveryOrderOfThreeIsAboutEquallyLikely) {
     const auto p = order(3, 1, epoch);
     ++counts.at(static_cast<std::size_t>(p[0] * 9 + p[1] * 3 + p[2]));
   }
-  // Six orders of 1000 +- 29 each: 5 deviations are never left by chance.
+  // Six orders of 1000 +- 29 each: chance never exceeds 5 deviations.
   EXPECT_EQ(std::count(counts.begin(), counts.end(), 0), 27 - 6);
   for (const int count : counts) {
     EXPECT_TRUE(count == 0 || std::abs(count - draws / 6) < 150) << count;

@@ -83,7 +83,7 @@ TEST(StackedDataset, GoesThroughSubsetsAndLoaders) {
   EXPECT_EQ(seen, 5);
 }
 
-TEST(StackedDataset, RefusesWhatDoesNotBelongTogether) {
+TEST(StackedDataset, RefusesDataSetsThatDoNotMatch) {
   const auto five = numbers_and_tokens(5);
   const auto tokens = [](std::int64_t n) {
     return std::make_shared<const TensorDataset>(Tensor::zeros({n, 1}, DType::i64), no_targets(n),

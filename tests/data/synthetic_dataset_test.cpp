@@ -27,7 +27,7 @@ Samples all_of(const Dataset& data) {
           data.sample_shape().numel()};
 }
 
-// Share of test samples that are nearest to the mean training image of their class.
+// Fraction of test samples nearest to the mean training image of their class.
 double nearest_mean_accuracy(const SyntheticOptions& options) {
   const Samples train = all_of(*make_synthetic(options, Split::train));
   const Samples test = all_of(*make_synthetic(options, Split::test));

@@ -32,7 +32,7 @@ TEST(TensorDataset, LoadsTheAskedSamplesInOrder) {
   EXPECT_EQ(batch.inputs().to_vector<float>()[1], 9.0F / 255.0F);
 }
 
-// 2^24 + 1 is the first whole number that f32 has not.
+// 2^24 + 1 is the first integer that f32 cannot represent.
 TEST(TensorDataset, IntegersArriveAsTheyAre) {
   const std::vector<std::int64_t> tokens{16777217, -3, 5, std::int64_t{1} << 40, 9, 2};
   const std::vector<std::int64_t> classes{0, 1, 1};
@@ -62,7 +62,7 @@ TEST(TensorDataset, IntegersAreNotNormalisedAndNumbersAreNoIndices) {
             std::string::npos);
   EXPECT_NE(input_error([&] {
               return TensorDataset(Tensor::full({2}, 1.0), targets, 2, "ages");
-            }).find("ages: f32[2] on host are no indices"),
+            }).find("ages: f32[2] on host are not indices"),
             std::string::npos);
 }
 

@@ -36,7 +36,7 @@ TEST(Tokenizer, OfCharactersGoesThereAndBack) {
   EXPECT_EQ(tokenizer->encode(text), (Tokens{1, 2, 3, 0, 2}));
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
   EXPECT_TRUE(says(input_error([&] { return tokenizer->encode("zq"); }),
-                   "the character 'q' at byte 1 of the text is none of the 4"));
+                   "the character 'q' at byte 1 of the text is not one of the 4"));
   EXPECT_TRUE(
       says(input_error([&] { return characters_of("ab\xff"); }), "byte 2 of the text, 0xff"));
   EXPECT_TRUE(
@@ -63,7 +63,7 @@ TEST(Tokenizer, ItsChoiceIsKeptInAFolder) {
   EXPECT_EQ(choice.characters, (std::vector<std::string>{"\n", "\"", "€"}));
   static_cast<void>(folder.write("tokenizer.json", bytes("[1]")));
   EXPECT_TRUE(says(input_error([&] { return read_tokenizer_choice(folder.path()); }),
-                   "does not say of what kind"));
+                   "does not give the kind"));
   EXPECT_TRUE(says(input_error([&] { return make_tokenizer({.kind = "words"}, ""); }), "'words'"));
 }
 
@@ -97,7 +97,7 @@ TEST(Tokenizer, ItsFilesAreNoPipesAndNoDevices) {
   EXPECT_TRUE(says(error(), "merges.txt cannot be read: it is a pipe"));
 }
 
-// Against Hugging Face's tokenizers (byte_pairs/make.py).
+// Compared with Hugging Face's tokenizers (byte_pairs/make.py).
 TEST(BytePairs, GiveTheTokensOfTheReference) {
   const auto tokenizer = make_tokenizer({.kind = "gpt2"}, byte_pairs());
   EXPECT_EQ(tokenizer->vocabulary(), 400);
@@ -115,23 +115,23 @@ TEST(BytePairs, GiveTheTokensOfTheReference) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(no_text)), no_text);
 }
 
-TEST(BytePairs, SayWhatIsWrongWithTheirFiles) {
+TEST(BytePairs, NameTheFaultsOfTheirFiles) {
   const TemporaryFolder folder;
   const auto error = [&] { return input_error([&] { return load_byte_pairs(folder.path()); }); };
   EXPECT_TRUE(says(error(), "needs vocab.json and merges.txt"));
   static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0")));
-  EXPECT_TRUE(says(error(), "vocab.json is no JSON"));
+  EXPECT_TRUE(says(error(), "vocab.json is not JSON"));
   static_cast<void>(folder.write("vocab.json", bytes("[]")));
-  EXPECT_TRUE(says(error(), "is no list of 1 to 65536 tokens"));
+  EXPECT_TRUE(says(error(), "is not a list of 1 to 65536 tokens"));
   static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0, \"b\": 0}")));
   EXPECT_TRUE(says(error(), "token 'b' has number 0"));
   static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0, \"b\": 1, \"ab\": 2}")));
   static_cast<void>(folder.write("merges.txt", bytes("#version: 0.2\nab\n")));
-  EXPECT_TRUE(says(error(), "'ab' is no pair"));
+  EXPECT_TRUE(says(error(), "'ab' is not a pair"));
   static_cast<void>(folder.write("merges.txt", bytes("a c\n")));
   EXPECT_TRUE(says(error(), "has no token 'c'"));
   static_cast<void>(folder.write("merges.txt", bytes("a b\n")));
-  EXPECT_TRUE(says(error(), "no vocabulary of GPT-2's kind")) << "not all bytes are tokens";
+  EXPECT_TRUE(says(error(), "not a vocabulary of GPT-2's kind")) << "not all bytes are tokens";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Token files, the windows that are drawn from them, and the options that name them.
+// Token files, the windows drawn from them, and the options that name them.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -32,7 +32,7 @@ Tokens counting_from(int first, std::size_t n) {
   return tokens;
 }
 
-/// A file as llm.c's scripts write it: its header says nothing of a vocabulary.
+/// A file as llm.c's scripts write it: its header has no vocabulary size.
 Bytes of_llm_c(std::int32_t magic, std::int32_t version, std::int32_t count, const Tokens& tokens) {
   Bytes bytes(1024 + 2 * tokens.size());
   std::memcpy(bytes.data(), &magic, 4);
@@ -80,7 +80,7 @@ TEST(TokenFile, RefusesOtherAndDamagedFiles) {
       says(error(of_llm_c(20240521, 1, 3, tokens)), "begins with 20240521, not with 20240520"));
   EXPECT_TRUE(says(error(of_llm_c(20240520, 2, 3, tokens)), "token file of version 2"));
   EXPECT_TRUE(says(error(of_llm_c(20240520, 1, 4, tokens)),
-                   "says 4 tokens, behind it are 6 bytes, too few"));
+                   "says 4 tokens, but 6 bytes follow it, too few"));
   EXPECT_TRUE(says(error(of_llm_c(20240520, 1, 2, tokens)), "more than they take"));
   EXPECT_TRUE(says(error(of_llm_c(20240520, 1, -1, tokens)), "-1 tokens"));
   EXPECT_TRUE(says(error(Bytes(100)), "has 100 bytes, fewer than the header's 1024"));
@@ -118,7 +118,7 @@ TEST_F(TokenWindows, PredictEveryTokenOfAShardOnceAndNoneAcrossShards) {
   EXPECT_EQ(TokenDataset({shard("a.bin", 0, 13)}, 4, 200, 2).size(), 2);
 }
 
-// Whatever the number of ranks, an epoch's batches have each window once.
+// On any number of ranks, an epoch's batches have each window once.
 TEST_F(TokenWindows, EachIsDrawnOnceAnEpoch) {
   const TokenDataset data({shard("a.bin", 0, 150)}, 4, 200);
   for (const int world : {1, 2, 3}) {
@@ -157,7 +157,7 @@ TEST_F(TokenWindows, RefuseTokensOutsideTheVocabularyNamingThePlace) {
   EXPECT_THROW(data.load(std::vector<std::int64_t>{2}, batch), Error);
 }
 
-// A file that was mapped into memory ended the process by SIGBUS.
+// If mapped into memory, the file would end the process by SIGBUS.
 TEST_F(TokenWindows, OfAFileThatIsCutWhileItIsReadAreAnErrorWithFileAndByte) {
   const fs::path path = shard("a.bin", 0, 9000);
   const TokenDataset data({path}, 4, 9000);
@@ -177,7 +177,7 @@ TEST_F(TokenWindows, OfAFileThatIsCutWhileItIsReadAreAnErrorWithFileAndByte) {
       << error(0);
 }
 
-/// Descriptors that this process has open.
+/// Open descriptors of this process.
 std::ptrdiff_t descriptors() {
   return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
 }
@@ -211,7 +211,7 @@ TEST_F(TokenWindows, OfThousandsOfFilesTakeAQuarterOfTheDescriptors) {
   readers.clear();
   EXPECT_LE(descriptors(), others + 64);
 
-  // What is opened again must be the file that it was.
+  // A reopened file must be the same file.
   Batch batch(data, 1);
   const auto error = [&](std::int64_t window) {
     return input_error([&] {
@@ -226,7 +226,7 @@ TEST_F(TokenWindows, OfThousandsOfFilesTakeAQuarterOfTheDescriptors) {
   EXPECT_TRUE(says(error(every_third[1]), files[closed].string() + " was replaced or changed"));
   fs::remove(files[closed]);
   EXPECT_TRUE(says(error(every_third[1]), "cannot open " + files[closed].string()));
-  EXPECT_TRUE(says(error(every_third[1]), "go on with --resume"));
+  EXPECT_TRUE(says(error(every_third[1]), "continue with --resume"));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
@@ -287,7 +287,7 @@ TEST_F(TokenOptionsTest, KnowTheSetsByWholeWordsOfTheNames) {
   EXPECT_EQ(sets.train->size(), 5);
   EXPECT_EQ(sets.test->size(), 3);
   const fs::path both = shard("ab-test_train.bin", 0, 9);
-  EXPECT_TRUE(says(error(options()), both.string() + " has words of the training set and of"));
+  EXPECT_TRUE(says(error(options()), "the name of " + both.string() + " has words of both"));
 }
 
 TEST_F(TokenOptionsTest, TakePatternsOfFolders) {
@@ -321,7 +321,7 @@ TEST_F(TokenOptionsTest, RecordTheTokenizerAndTheVocabulary) {
   EXPECT_EQ(make_tokenizer(found)->decode(Tokens{2, 1}), "üa") << "without the folder's help";
 }
 
-TEST_F(TokenOptionsTest, SayWhatIsMissing) {
+TEST_F(TokenOptionsTest, NameMissingFiles) {
   EXPECT_TRUE(says(error(options()), "holds no token files of the training set"));
   const fs::path train = shard("train.bin", 0, 100);
   EXPECT_TRUE(says(error(options()), "holds no token files of the test set"));
@@ -344,11 +344,11 @@ TEST_F(TokenOptionsTest, SayWhatIsMissing) {
   DataOptions silent = options();
   silent.test_set = false;
   EXPECT_TRUE(says(error(silent), "Set data.vocabulary"));
-  EXPECT_TRUE(says(input_error([&] { return make_tokenizer(silent); }), "is not known"));
+  EXPECT_TRUE(says(input_error([&] { return make_tokenizer(silent); }), "is unknown"));
   EXPECT_TRUE(says(input_error([&] { return make_datasets(silent, TargetKind::classes); }),
                    "which the program gpt trains"));
   EXPECT_TRUE(says(input_error([&] { return make_datasets({}, TargetKind::tokens); }),
-                   "a language model learns tokens"));
+                   "a language model is trained on tokens"));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST(DidYouMean, ASwapCostsOneEdit) {
   EXPECT_EQ(nearest_name("ba", two), "ab");
 }
 
-TEST(DidYouMean, NothingIsNearWhatHasNothingInCommon) {
+TEST(DidYouMean, NothingIsNearANameWithNothingInCommon) {
   EXPECT_EQ(nearest_name("quantum", known), std::nullopt);
   EXPECT_EQ(nearest_name("", known), std::nullopt);
   EXPECT_EQ(nearest_name("x", {}), std::nullopt);

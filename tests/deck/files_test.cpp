@@ -62,7 +62,7 @@ TEST_F(DeckFiles, EveryKindOfIllFormedUtf8IsRefused) {
 
 TEST_F(DeckFiles, AHugeFileIsRefusedBeforeItIsRead) {
   write("a.toml", "");
-  std::filesystem::resize_file("a.toml", std::uintmax_t{1} << 40);  // sparse: takes no disk
+  std::filesystem::resize_file("a.toml", std::uintmax_t{1} << 40);  // sparse: takes no disk space
   EXPECT_EQ(load_error("a.toml"),
             "a.toml is not a deck: it has 1099511627776 bytes, and decks have at most 16777216 (16 "
             "MiB). Name a .toml file.");
@@ -162,7 +162,7 @@ TEST_F(DeckFiles, IncludeBelowATableIsExplained) {
   auto deck = Deck::load("a.toml");
   (void)deck.read<SampleOptions>("train");
   EXPECT_EQ(input_error([&] { deck.check_all_read(); }),
-            "a.toml:2: unknown key train.include. Includes stand above the first [table].");
+            "a.toml:2: unknown key train.include. Includes belong above the first [table].");
 }
 
 TEST_F(DeckFiles, ADeckFromMemoryIncludesFromTheWorkingFolder) {

@@ -109,7 +109,7 @@ TEST(DeckKinds, AKindThatIsNotKnownIsAnswered) {
             "there is no kind \"boxy\" here. Did you mean box?");
 }
 
-// So a deck can be tried with another kind.
+// This allows a deck to be tried with another kind.
 TEST(DeckKinds, KeysOfTheKindThatIsReplacedArePassedOver) {
   EXPECT_EQ(read_shape("[shape]\nradius = 2\n", {"shape.kind='box'"}).kind.make(1.0), 6.0);
   EXPECT_EQ(

@@ -25,7 +25,7 @@ lines""", 'y']
 momentum = -1_000
 )";
 
-// Pieces that have meaning to a TOML parser: random bytes alone rarely get past the first token.
+// Tokens of TOML: random bytes alone rarely get past the first token.
 constexpr std::string_view pieces[] = {"[",          "]",
                                        "[[",         "]]",
                                        "{",          "}",
@@ -92,7 +92,7 @@ TEST(DeckMutations, GiveAValidDeckOrAnInputErrorAndNothingElse) {
       ++refused;
     }
   }
-  EXPECT_GT(accepted, 100);  // else the mutations are too coarse to mean anything
+  EXPECT_GT(accepted, 100);  // otherwise the mutations are too coarse
   EXPECT_GT(refused, 1000);
 }
 

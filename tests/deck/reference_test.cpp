@@ -36,7 +36,7 @@ Everything else.
 )");
 }
 
-TEST(DeckReference, AsADeckItSetsWhatItIsToldAndShowsTheRestCommentedOut) {
+TEST(DeckReference, AsADeckItSetsTheGivenKeysAndShowsTheRestCommentedOut) {
   DeckReference reference;
   reference.add<SampleOptions>("train", "The training loop.");
   const std::string text = reference.commented_deck({{"train.epochs", "7"}});

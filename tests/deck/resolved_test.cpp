@@ -37,7 +37,7 @@ momentum = 0
 )");
 }
 
-TEST(DeckResolved, TellsWhatWasFoundOutInPlaceOfWhatTheDeckSays) {
+TEST(DeckResolved, HoldsDerivedValuesInPlaceOfTheDecks) {
   auto deck = Deck::parse("[train]\nsizes = []\nlr = 0.5", "a.toml");
   auto options = deck.read<SampleOptions>("train");
   options.sizes = {7, 8};

@@ -18,7 +18,7 @@ namespace lockstep::test {
 
 enum class Pace { slow, fast };
 
-/// One key of every kind, with every kind of limit.
+/// One key of every type, with every kind of limit.
 struct SampleOptions {
   double lr = 0.01;
   double clip = std::numeric_limits<double>::infinity();
@@ -49,7 +49,7 @@ inline void declare(DeckTable& table, SampleOptions& o) {
   table.key("files", o.files, {.doc = "inputs"});
 }
 
-/// What a small second component may declare.
+/// Declarations of a small second component.
 struct OtherOptions {
   std::int64_t momentum = 0;
 };
@@ -58,13 +58,13 @@ inline void declare(DeckTable& table, OtherOptions& o) {
   table.key("momentum", o.momentum, {.doc = "of the other table"});
 }
 
-/// The sample table "train" of `toml`, which messages call a.toml.
+/// The sample table "train" of `toml`, called a.toml in messages.
 inline SampleOptions read_sample(std::string_view toml,
                                  const std::vector<std::string>& overrides = {}) {
   return Deck::parse(toml, "a.toml", overrides).read<SampleOptions>("train");
 }
 
-/// The message of the InputError that `action` throws; a failed test if it throws none.
+/// The message of the InputError thrown by `action`; the test fails if there is none.
 template <class Action>
 std::string input_error(Action action) {
   try {
@@ -84,8 +84,8 @@ inline std::string error_of(std::string_view toml, const std::vector<std::string
   return input_error([&] { (void)read_sample(toml, overrides); });
 }
 
-/// A folder of this test's own, empty at first, removed at the end; the test runs inside it, so
-/// that messages show short relative paths.
+/// A folder of this test's own, initially empty, removed at the end. The test runs inside it, so
+/// messages show short relative paths.
 class InTemporaryFolder : public testing::Test {
  protected:
   InTemporaryFolder() : before_(std::filesystem::current_path()) {

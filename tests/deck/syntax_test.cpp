@@ -90,8 +90,8 @@ TEST(DeckSyntax, QuotesAtTheEndOfALongStringDoNotHideTheNextKey) {
 }
 
 TEST(DeckSyntax, CharactersBeyondAsciiAreLegalInStringsAndCommentsOnly) {
-  // Among them those that other formats take for white space or line ends, and a string that goes
-  // on in the next line with such a character.
+  // They include characters that other formats take for white space or line ends, and a string that
+  // continues in the next line with such a character.
   for (const std::string_view text : {"\xC3\xA4", "\xC2\x85", "\xE2\x80\xA8", "\xC2\xA0",
                                       "\xE3\x80\x80", "\xF4\x8F\xBF\xBD", "\xCE\xBB = 1"}) {
     const std::string x(text);

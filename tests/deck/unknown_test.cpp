@@ -17,7 +17,7 @@ TEST(DeckUnknown, AKnownDeckPasses) {
   EXPECT_NO_THROW(deck.check_all_read());
 }
 
-TEST(DeckUnknown, ATableThatNobodyReadIsAnError) {
+TEST(DeckUnknown, AnUnreadTableIsAnError) {
   const auto deck = Deck::parse("[train]\nlr = 1\n", "a.toml");
   EXPECT_EQ(input_error([&] { deck.check_all_read(); }),
             "a.toml:1: unknown table [train]. None are known.");
@@ -36,7 +36,7 @@ TEST(DeckUnknown, AKeyOfAnotherTableIsSentThere) {
 
 TEST(DeckUnknown, AKeyInNoTableListsTheTables) {
   EXPECT_EQ(unread("warp = 1\n"),
-            "a.toml:1: unknown key warp. Keys stand in tables: train, optimizer.");
+            "a.toml:1: unknown key warp. Keys belong in tables: train, optimizer.");
 }
 
 TEST(DeckUnknown, AKeyLikeNoOtherListsTheKnown) {

@@ -21,7 +21,7 @@ Finished run_example(int ranks, const std::string& example) {
 
 struct Shown {
   const char* example;
-  int ranks;  ///< on which the page shows its output
+  int ranks;  ///< number of ranks for the page's output
 };
 class CommunicationPage : public testing::TestWithParam<Shown> {};
 
@@ -55,12 +55,12 @@ TEST(CommunicationPage, ALateRankIsNamedAtTheDeadline) {
     const std::string who = "rank 0 has not entered it";
     Finished finished;
     for (int run = 0; run < 3 && !(finished.says(call) && finished.says(who)); ++run) {
-      finished = run_example(ranks, "deadline");  // on a busy machine others may be late before
+      finished = run_example(ranks, "deadline");  // on a busy machine others may be late earlier
     }
     EXPECT_EQ(finished.exit_code, 3) << finished.output;
     EXPECT_TRUE(finished.says(call)) << finished.output;
     EXPECT_TRUE(finished.says(who)) << finished.output;
-    EXPECT_LT(finished.seconds, 30);  // rank 0 is that late
+    EXPECT_LT(finished.seconds, 30);  // rank 0 is late by that much
   }
 }
 

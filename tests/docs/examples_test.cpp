@@ -135,19 +135,19 @@ INSTANTIATE_TEST_SUITE_P(Pages, Decks,
                                          "docs/guide/gpt.md", "docs/guide/mixed_precision.md",
                                          "docs/guide/models.md"));
 
-TEST(ModelsPage, ShowsWhatModelDescribePrints) {
+TEST(ModelsPage, ShowsTheOutputOfModelDescribe) {
   const Finished finished =
       run({built("apps/lockstep"), "model", "describe", source("inputs/synthetic.toml")});
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
-  // All but the last line, which is measured: the memory of one step.
+  // Without the last line, a measurement: the memory of one step.
   const std::string described = finished.output.substr(0, finished.output.rfind("activations"));
   EXPECT_NE(read_file(source("docs/guide/models.md")).find("```\n" + described), std::string::npos)
       << "docs/guide/models.md does not hold\n"
       << described;
 }
 
-// The two scripts are CI itself; every other line of these pages' shell blocks is run here, in a
-// scratch folder that has the sources' inputs/ and this build where the page has build/release.
+// The two scripts are CI itself. Every other line of these pages' shell blocks runs here, in a
+// scratch folder with the sources' inputs/ and this build in place of build/release.
 class Commands : public testing::TestWithParam<const char*> {};
 
 TEST_P(Commands, OfThePageSucceed) {

@@ -5,9 +5,8 @@
 #include <sstream>
 #include <support/process.hpp>
 
-// docs/guide/gpt.md: the commands of its first block are run in their order, in one folder, with
-// this build where the page has build/release, and with a smaller model and fewer steps than the
-// deck's.
+// docs/guide/gpt.md: the commands of its first block run in order, in one folder, with this build
+// in place of build/release, a smaller model and fewer steps than the deck's.
 
 namespace lockstep::test {
 namespace {
@@ -39,7 +38,7 @@ TEST(GptPage, WhatItShowsIsWhatHappens) {
     said += finished.output;
   }
   EXPECT_EQ(commands, 6);
-  EXPECT_NE(said.find("training and 413785 test tokens of 63 different (characters)"),
+  EXPECT_NE(said.find("training and 413785 test tokens, vocabulary of 63 (characters)"),
             std::string::npos)
       << said;
   EXPECT_NE(said.find("\nIn the beginning"), std::string::npos) << said;

@@ -5,8 +5,8 @@
 #include <lockstep/rpc/rpc.hpp>
 #include <lockstep/tensor/stream.hpp>
 
-// What docs/tutorials/13_from_pytorch.md and 14_on_gpus.md put beside PyTorch's words. It is
-// compiled and never run; tutorials_test.cpp looks here for each of them.
+// Calls that docs/tutorials/13_from_pytorch.md and 14_on_gpus.md show beside PyTorch's. Compiled
+// and never run; tutorials_test.cpp looks for each of them here.
 
 namespace lockstep::test {
 

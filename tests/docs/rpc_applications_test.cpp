@@ -8,12 +8,12 @@
 
 #include "../../docs/examples/cart_pole.hpp"
 
-// The programs over remote calls that docs/tutorials shows learn.
+// The programs with remote calls in docs/tutorials learn.
 
 namespace lockstep::test {
 namespace {
 
-/// What `pattern` finds in the output of a program that must succeed.
+/// The match of `pattern` in the output of a program that must succeed.
 std::smatch found(const Finished& finished, const std::string& pattern) {
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   std::smatch match;
@@ -60,7 +60,7 @@ TEST(CartPole, FallsOrEndsAfter200Pushes) {
   }
 }
 
-// The random numbers depend on who asks and when, and not on how calls are answered.
+// The random numbers depend on the caller and the moment, not on how calls are answered.
 TEST(RpcApplications, CartPoleIsSolvedByTheSameEpisodesEitherWay) {
   std::string solved;
   for (const char* how : {"single", "together"}) {
@@ -91,8 +91,7 @@ TEST(RpcApplications, TheParameterServerLearnsFromSingleAndFromBatchedGradients)
   }
 }
 
-// Knowing how often each character follows each other one costs 2.257 nats a character of this
-// text.
+// The frequencies of character pairs alone cost 2.257 nats per character of this text.
 TEST(RpcApplications, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOneProcess) {
   const ScratchFolder folder;
   const std::string text = folder.file("bible.txt");
@@ -109,7 +108,7 @@ TEST(RpcApplications, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOne
   EXPECT_LT(std::stod(loss[1]), 2.0);
 }
 
-// In one part it is the same computation; the order in which several come changes the rounding.
+// With one part it is the same computation; with several their order changes the rounding.
 TEST(RpcApplications, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
   const Finished finished = run(app(3, "docs/examples/pipeline", {"16", "4", "16"}));
   const auto here = found(finished, "uncut, one rank +([0-9.]+) images/s  loss ([0-9.]+)\n");
@@ -131,7 +130,7 @@ TEST(RpcApplications, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
   }
 }
 
-// Sums over trainers have another order than one process's: some units in the last place a step.
+// Sums over trainers have another order than one process's: some units in the last place per step.
 TEST(RpcApplications, DataParallelTrainersWithATableElsewhereTrainAsOneProcess) {
   const Finished finished = run(app(4, "docs/examples/ddp_and_rpc", {"200"}));
   for (const std::string what :

@@ -13,7 +13,7 @@
 namespace lockstep::test {
 namespace {
 
-/// y = gain[material] (a + b): what neither input tells alone.
+/// y = gain[material] (a + b): neither input alone determines it.
 std::string measured(const ScratchFolder& scratch) {
   const std::string file = scratch.file("measured.h5");
   const float gains[] = {-1.0F, 0.5F, 2.0F};

@@ -12,7 +12,7 @@
 namespace lockstep::test {
 namespace {
 
-/// Of summary.json; -1: it has none.
+/// From summary.json; -1 if it has none.
 int epochs_of(const std::string& dir) {
   const std::string summary = read_file(dir + "/summary.json");
   std::smatch found;

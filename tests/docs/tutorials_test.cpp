@@ -11,8 +11,7 @@
 #include <support/process.hpp>
 #include <vector>
 
-// docs/tutorials: what a page shows is what happens. Blocks of code say by their kind what they
-// are:
+// docs/tutorials: the pages show real behaviour. A code block's kind says what it is:
 //   cpp   lines of a program in docs/examples, word for word
 //   diff  of the two programs that it names
 //   sh    commands, which are run; a block without a kind after them is what they print
@@ -81,7 +80,8 @@ std::string every_example() {
   return all;
 }
 
-/// Words are equal; numbers with a point, which another processor rounds otherwise, are near.
+/// Words must be equal; numbers with a decimal point, which another processor rounds differently,
+/// must be near.
 bool agree(const std::string& shown, const std::string& printed) {
   if (shown == printed) return true;
   char *end_shown = nullptr, *end_printed = nullptr;
@@ -149,7 +149,7 @@ TEST_P(Tutorial, ShowsProgramsThatAreCompiled) {
   }
 }
 
-TEST_P(Tutorial, ShowsWhatItsCommandsPrint) {
+TEST_P(Tutorial, ShowsTheOutputOfItsCommands) {
   const ScratchFolder scratch;
   for (const char* folder : {"inputs", "docs"})
     fs::create_directory_symlink(source(folder), scratch.file(folder));
@@ -181,7 +181,7 @@ TEST(Tutorials, AreAllLookedAt) {
   }
 }
 
-// tests/docs/idioms.cpp holds the calls that these pages put beside PyTorch's.
+// tests/docs/idioms.cpp holds the calls that these pages show beside PyTorch's.
 TEST(Tutorials, CallsBesidePyTorchsAreCompiled) {
   const std::string idioms = read_file(source("tests/docs/idioms.cpp"));
   const std::regex row("\\|[^|]*\\|([^|]*)\\|"), call("`([^`]*\\([^`]*)`");
@@ -201,7 +201,7 @@ TEST(Tutorials, CallsBesidePyTorchsAreCompiled) {
   EXPECT_GT(calls, 40);
 }
 
-// Killed between two snapshots, at one, next to the ends of epochs (32, 64, 96) and of the run.
+// Killed between two snapshots, at one, and next to the ends of epochs (32, 64, 96) and of the run.
 TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
   const ScratchFolder scratch;
   const std::string calm = scratch.file("calm"), killed = scratch.file("killed");
@@ -215,7 +215,8 @@ TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
     const Finished finished = train(killed, {step});
     EXPECT_FALSE(finished.says("complete")) << step << finished.output;
   }
-  EXPECT_FALSE(train(killed, {"93", "10"}).says("complete"));  // SIGUSR1, which stops it with 75
+  EXPECT_FALSE(
+      train(killed, {"93", "10"}).says("complete"));  // SIGUSR1, after which it ends with 75
   EXPECT_TRUE(train(killed, {}).says("resumed from step 94"));
   const std::string last = "/step-00000096.h5";
   const Finished compared =

@@ -86,7 +86,7 @@ TEST_F(FileIo, AMissingFileAndAFolderAreErrorsWithTheSystemsReason) {
   EXPECT_EQ(reason(folder), EISDIR);
 }
 
-TEST_F(FileIo, AFullDiskIsAnErrorWithWhatToDo) {
+TEST_F(FileIo, AFullDiskIsAnErrorWithTheRemedy) {
   EXPECT_STREQ(FileError("write", "a.h5", ENOSPC).what(),
                "cannot write a.h5: No space left on device: free space there, or use another file "
                "system");
@@ -122,7 +122,7 @@ TEST_F(AtomicPublish, ASignalThatEndsTheProcessLeavesNoTemporaryFile) {
   EXPECT_TRUE(fs::exists(folder / "whole"));
 }
 
-TEST_F(AtomicPublish, WhatAKilledProcessLeftOfAFileIsRemovedAndNothingElse) {
+TEST_F(AtomicPublish, OnlyLeftoversOfKilledProcessesAreRemoved) {
   for (const char* name : {"a.4711-0.partial", "a.partial", "ab.1-0.partial", "a", "b"})
     AtomicFile(folder / name).publish();
   remove_unfinished_files_of(folder / "a");
@@ -170,7 +170,7 @@ TEST_F(AtomicPublish, SymbolicLinksAreNeitherReplacedNorWrittenTo) {
   EXPECT_FALSE(fs::exists(folder / "nowhere"));
 }
 
-TEST_F(FileTest, WhatIsNoRegularFileIsNotReadAndNotWaitedFor) {
+TEST_F(FileTest, IrregularFilesAreRefusedWithoutBlocking) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   for (const fs::path& special : {folder / "pipe", folder, fs::path("/dev/zero"),
                                   fs::path("/dev/null"), fs::path("/dev/tty")})

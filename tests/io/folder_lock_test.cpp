@@ -19,10 +19,10 @@
 #include <lockstep/base/error.hpp>
 
 namespace {
-bool links_are_refused = false;  // as on file systems that have none
+bool links_are_refused = false;  // as on file systems without links
 }  // namespace
 
-// This name stands before the C library's in the whole program.
+// This definition replaces the C library's in the whole program.
 extern "C" int link(const char* from, const char* to) noexcept {
   if (!links_are_refused) return ::linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
   errno = EPERM;
@@ -49,7 +49,7 @@ class FolderLockTest : public testing::Test {
 
   [[nodiscard]] lock_fs::path file() const { return folder_ / FolderLock::file_name; }
 
-  /// The lock of a run on another machine, whose last sign of life is so old.
+  /// The lock of a run on another machine, with a last heartbeat of this age.
   void elsewhere(int silent_s, const std::string& more = "") const {
     std::ofstream(file()) << "host node7\nmachine another one\nprocess 4711\nprocess_start 1\n"
                           << "job Slurm job 33\n"
@@ -59,7 +59,7 @@ class FolderLockTest : public testing::Test {
     ASSERT_EQ(utimensat(AT_FDCWD, file().c_str(), times, 0), 0);
   }
 
-  /// Why the folder is not given; empty if it is.
+  /// The reason for refusing the folder; empty if it is not refused.
   [[nodiscard]] std::string refusal() const {
     try {
       const FolderLock lock(folder_);
@@ -69,7 +69,7 @@ class FolderLockTest : public testing::Test {
     }
   }
 
-  /// A process that does `work` and ends with what that returns.
+  /// A process that does `work` and ends with its result.
   template <class Work>
   static pid_t process(const Work& work) {
     const pid_t child = fork();
@@ -81,7 +81,7 @@ class FolderLockTest : public testing::Test {
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  /// Leaves the lock of a process that is dead.
+  /// Leaves the lock of a dead process.
   void dead_owner() const {
     const pid_t child = process([&] {
       FolderLock lock(folder_);
@@ -138,7 +138,7 @@ TEST_F(FolderLockTest, OfALaterProcessWithTheSameNumberIsNotTheDeadOnes) {
   std::string text((std::istreambuf_iterator<char>(in)), {});
   const auto at = text.find("process ");
   text.replace(at, text.find('\n', at) - at,
-               "process 1");  // lives, but was started at another time
+               "process 1");  // alive, but started at another time
   std::ofstream(file()) << text;
   EXPECT_EQ(refusal(), "");
 }
@@ -196,9 +196,8 @@ TEST_F(FolderLockTest, IsShownToBeAliveByRefresh) {
   EXPECT_GT(lock_fs::last_write_time(file()), old + std::chrono::minutes(50));
 }
 
-// Each of several processes wants a dead owner's folder, and those that get it hold it for a
-// moment.
-TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManyWhoWantIt) {
+// Several processes want a dead owner's folder; each that gets it holds it for a moment.
+TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManySuccessors) {
   constexpr int rounds = 40, processes = 6;
   int won = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -213,7 +212,7 @@ TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManyWhoWantIt) {
         } catch (const std::exception&) {
           return 1;
         }
-        // Whoever comes while another has it finds the other's mark.
+        // A process that comes while another holds it finds the other's mark.
         const int mark = ::open((folder_ / "mark").c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
         if (mark < 0 || !lock->is_held()) return 2;
         ::close(mark);
@@ -236,7 +235,7 @@ TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManyWhoWantIt) {
   links_are_refused = false;
 }
 
-// mkdir() says ENOENT there, as it does for a moment where a folder is moved aside.
+// mkdir() gives ENOENT there, as it does for a moment while a folder is moved aside.
 TEST(FolderLockWithoutAFolder, SaysThatNoneCanBeMade) {
   try {
     const FolderLock lock("/proc/lockstep");

@@ -76,7 +76,7 @@ TEST(Hdf5Handle, ClosesWithItsOwnerAndNotTwice) {
   EXPECT_EQ(H5Iis_valid(id), 0);
 }
 
-/// A group's table of names at the address that stands for none: HDF5 1.10 alone crashes over it.
+/// A group's table of names at the undefined address: plain HDF5 1.10 crashes on it.
 TEST(OpenHdf5ForReading, ADamagedAddressIsAnErrorAndNotTheEnd) {
   const Hdf5Lock lock;
   const auto path = std::filesystem::path(testing::TempDir()) /
@@ -111,7 +111,7 @@ TEST(OpenHdf5ForReading, ADamagedAddressIsAnErrorAndNotTheEnd) {
   EXPECT_THROW(static_cast<void>(open_hdf5_for_reading(path)), FileError);
 }
 
-/// A data set of 1 TiB is laid out in no time and a few pages, and its offset is the file's.
+/// A data set of 1 TiB is laid out at once with a few pages, at the file's offset.
 TEST(Hdf5Image, LaysOutFilesLargerThanMemory) {
   const Hdf5Lock lock;
   Hdf5Image image;

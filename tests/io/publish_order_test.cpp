@@ -1,5 +1,5 @@
-// A crash of the machine cannot be had in a test; that everything is on stable storage in time can
-// be seen from the calls that ask the system for it. They are looked at here, and passed on.
+// A test cannot crash the machine. But the system calls show that everything is on stable storage
+// in time. They are recorded here, and passed on.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@ std::string name_of(const std::filesystem::path& path) { return path.filename().
 
 }  // namespace
 
-// These names stand before the C library's in the whole program.
+// These definitions replace the C library's in the whole program.
 extern "C" int fsync(int descriptor) {
   const auto path = "/proc/self/fd/" + std::to_string(descriptor);
   calls.push_back("fsync " + name_of(std::filesystem::read_symlink(path)));

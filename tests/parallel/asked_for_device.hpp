@@ -6,8 +6,8 @@
 
 namespace lockstep::test {
 
-/// Where models and batches lie. LOCKSTEP_TEST_DEVICE=sim: on a simulated device, of all ranks that
-/// are threads the same; =cuda: on the first GPU, of all ranks.
+/// The device of models and batches. LOCKSTEP_TEST_DEVICE=sim: a simulated device, the same for all
+/// ranks that are threads; =cuda: the first GPU, for all ranks.
 inline Device asked_for_device() {
   const char* text = std::getenv("LOCKSTEP_TEST_DEVICE");
   const std::string_view kind = text ? text : "";

@@ -109,7 +109,7 @@ TEST(BucketPlan, OneRankOf4096SendsEachBucketOnceAStep) {
 
 TEST(BucketPlan, NoParametersNeedNoBuckets) { EXPECT_TRUE(plan_buckets({}, {}).empty()); }
 
-// As much as is in use is the most that has been: memory for another tensor would be seen.
+// The memory in use equals the peak, so memory for another tensor would show.
 TEST(Bucket, ScalesGradientsOf16BitsByOneRoundingAndWithoutFurtherMemory) {
   FakeGroup group(1, 0);
   for (const DType dtype : {DType::bf16, DType::f16}) {

@@ -1,4 +1,4 @@
-// How gradients are sent: rounded to 16 bits, or as a user's own hook has it.
+// Communication hooks: gradients rounded to 16 bits, and a user's own hook.
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ using test::Mlp;
 
 class Hooks : public testing::TestWithParam<int> {};
 
-/// What every rank's loss gives `parameter` alone, in rank order.
+/// The gradient of `parameter` from every rank's loss alone, in rank order.
 Tensor gradient_of_rank(const Batch& batch, int rank, int size, std::size_t parameter,
                         DType dtype) {
   const Batch share = batch.share(rank, size);
@@ -77,7 +77,7 @@ TEST_P(Hooks, CompressedGradientsAreTheRoundedSumOfTheRanksRoundedOnes) {
   });
 }
 
-/// Doubles the sum, and notes what it was called for.
+/// Doubles the sum, and records its calls.
 class DoublingHook : public CommHook {
  public:
   [[nodiscard]] std::string name() const override { return "doubling"; }
@@ -95,7 +95,7 @@ class DoublingHook : public CommHook {
   std::string calls;
 };
 
-TEST_P(Hooks, AUsersOwnDecidesWhatTheGradientsBecome) {
+TEST_P(Hooks, AUsersHookDeterminesTheGradients) {
   const Batch batch = make_batch(12, 0.5);
   Mlp whole(1.0);
   mean_loss(whole, batch).backward();
@@ -114,8 +114,9 @@ TEST_P(Hooks, AUsersOwnDecidesWhatTheGradientsBecome) {
   });
 }
 
-// W1 [5, 6], W2 [4, 5] and what has one dimension, 12 numbers, each parameter in a bucket of its
-// own with its count; gradients start at multiples of 64 bytes. By PowerSGD W1 becomes 11 numbers.
+// W1 [5, 6], W2 [4, 5] and one-dimensional parameters, 12 numbers, each parameter in a bucket of
+// its own with its count; gradients start at multiples of 64 bytes. PowerSGD reduces W1 to 11
+// numbers.
 TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
   const Batch batch = make_batch(11, 0.5);
   test::on_ranks(GetParam(), [&](const auto& group) {
@@ -156,7 +157,7 @@ TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
   });
 }
 
-/// Three collectives a bucket.
+/// Three collectives per bucket.
 class RoundsHook : public CommHook {
  public:
   [[nodiscard]] std::string name() const override { return "rounds"; }

@@ -26,11 +26,11 @@ namespace {
 
 class DdpAllocation : public testing::TestWithParam<int> {};
 
-/// The most allocations of any rank in 20 steady steps.
+/// The largest number of allocations of any rank in 20 steady steps.
 template <class Step>
 double allocations_of(ProcessGroup& group, const Step& step) {
-  // Pools grow until they hold what the worst interleaving needs; ranks that are threads share
-  // them. A step that allocated would do so in every window; so one window without is the proof.
+  // Pools grow until they fit the worst interleaving; ranks as threads share them. A step that
+  // allocates would do so in every window, so one window without is the proof.
   const int windows = std::string(group.backend()) == "threads" ? 50 : 10;
   double allocations = 1.0;
   for (int s = 0; s < 20; ++s) step();
@@ -67,7 +67,7 @@ void expect_no_allocation(int ranks, const DdpOptions& options) {
       }
       nll_loss(ddp.forward(x), target).backward();
       sgd.step();
-      nll_loss(ddp.forward(x), target).backward();  // adds to the gradients that there are
+      nll_loss(ddp.forward(x), target).backward();  // adds to the existing gradients
       ddp.backward(nll_loss(ddp.forward(x), target), weight);
       EXPECT_FALSE(replicas.compare());
     });

@@ -1,4 +1,4 @@
-// What DistributedDataParallel tells and keeps in step beside gradients.
+// State that DistributedDataParallel keeps equal beside gradients, and its reports.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ TEST_P(DdpContract, TellsAllRanksThatOneSaidYesAndChangesNoBitOfTheGradients) {
       int speaker = 0, asked = 0;
       bool before = false;
       ddp.ask_along([&] { return ++asked, group->rank() == speaker; });
-      // Each rank says yes once, after steps in which nobody does; the last one alone is idle then.
+      // Each rank answers yes once, after steps in which none does; the last rank is idle then.
       for (int step = 0; step < 2 * size + 1; ++step) {
         speaker = step % 2 == 0 ? -1 : step / 2;
         for (DistributedDataParallel* one : {&silent, &ddp}) {
@@ -118,7 +118,7 @@ TEST_P(DdpContract, BuffersAreRankZerosInEachForwardIfAskedFor) {
     DistributedDataParallel ddp(model, group, {.broadcast_buffers_each_forward = true});
     for (int step = 0; step < 3; ++step) {
       model->statistics.fill(10.0 * step + group->rank());
-      // The last of several ranks has no samples; the others go forward as often as they like.
+      // The last of several ranks has no samples; the others run forward any number of times.
       const bool idle = group->rank() > 0 && group->rank() == group->size() - 1;
       for (int piece = 0; !idle && piece < group->rank(); ++piece) {
         const auto local = ddp.no_sync();
@@ -131,7 +131,7 @@ TEST_P(DdpContract, BuffersAreRankZerosInEachForwardIfAskedFor) {
   });
 }
 
-TEST_P(DdpContract, FreezesAndTrainsAgainWhateverTheModelHasAndMomentumRests) {
+TEST_P(DdpContract, FreezesAndTrainsAnyParameterAgainAndMomentumRests) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     DistributedDataParallel ddp(model, group, {.buckets = {1, 1}});
@@ -158,7 +158,7 @@ TEST_P(DdpContract, FreezesAndTrainsAgainWhateverTheModelHasAndMomentumRests) {
   });
 }
 
-TEST_P(DdpContract, RefusesToTrainWhatWasFrozenWhenItWasMade) {
+TEST_P(DdpContract, RefusesToTrainParametersFrozenAtConstruction) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     model->b1.set_requires_grad(false);
@@ -180,7 +180,7 @@ TEST_P(DdpContract, RefusesToTrainWhatWasFrozenWhenItWasMade) {
   });
 }
 
-TEST_P(DdpContract, RefusesToTrainWhatWasFrozenInAPassWhoseGradientsAreKept) {
+TEST_P(DdpContract, RefusesToTrainFrozenParametersInAPassWithKeptGradients) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     model->b1.set_requires_grad(false);
@@ -224,8 +224,7 @@ TEST_P(DdpContract, RefusesALossOfSeveralElementsAndGoesOn) {
     DistributedDataParallel ddp(model, group);
     const auto refused = test::message_of<Error>(
         [&] { ddp.backward(ddp.forward(Variable(make_batch(2, 0.5).x)), 1.0); });
-    EXPECT_NE(refused.find("a loss of one element, not from f64[2, 4]"), std::string::npos)
-        << refused;
+    EXPECT_NE(refused.find("a loss of one element, not f64[2, 4]"), std::string::npos) << refused;
     ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0);
     EXPECT_TRUE(model->W1.grad().defined());
   });

@@ -1,4 +1,4 @@
-// A model on a device is trained to the host's bits, in every summing of summing gradients.
+// A model on a device is trained to the host's bits, for every way of summing gradients.
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ Tensor wave_on(Device device, const Shape& shape, double phase) {
 }
 
 /// Linear, batch norm over the ranks or not, ReLU, Linear; a parameter that only rank 0 uses, and
-/// one that nobody does.
+/// an unused one.
 struct DeviceNetwork : nn::Module {
   explicit DeviceNetwork(Device device,
                          std::shared_ptr<const StatisticsExchange> exchange = nullptr)
@@ -71,7 +71,7 @@ std::vector<Summing> kinds_of_summing(int ranks) {
           {"sync_batch_norm", {.buckets = {64, 128}}, true}};
 }
 
-/// One step: gradients of two batches, of which the first stays local where there are no shards.
+/// One step: gradients of two batches; the first stays local if there are no shards.
 void train_step(DistributedDataParallel& ddp, Device device, int number) {
   const int rank = ddp.group().rank(), size = ddp.group().size();
   const auto loss_of = [&](std::int64_t part) {

@@ -1,5 +1,5 @@
 // ddp_loop.h5: PyTorch's own loop, in which loss.backward() alone sums gradients over the ranks,
-// and what it leaves on each of two ranks where it is used in other ways.
+// and its results on two ranks for other uses.
 #include <array>
 #include <functional>
 #include <map>
@@ -76,7 +76,8 @@ struct LoopNet : nn::Module {
   bool skips = false;
 };
 
-/// One rank of a case: compares with the next stage of the file whenever the script noted one.
+/// One rank of a case: compares with the next stage of the file at every point recorded by the
+/// script.
 class LoopRun {
  public:
   LoopRun(const LoopGolden& golden, const std::string& name,

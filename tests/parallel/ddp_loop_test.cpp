@@ -1,5 +1,5 @@
-// PyTorch's loop: after DistributedDataParallel::forward() loss.backward() alone leaves the mean
-// over ranks. Its numbers on two ranks: ddp_loop_golden_test.cpp.
+// PyTorch's loop: after DistributedDataParallel::forward() loss.backward() alone gives the mean
+// over ranks. For its numbers on two ranks see ddp_loop_golden_test.cpp.
 #include <gtest/gtest.h>
 #include <support/golden_file.hpp>
 #include <support/message_of.hpp>
@@ -49,8 +49,8 @@ bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 class DdpLoop : public testing::TestWithParam<int> {};
 
 // Any order of passes, with and without weights, within no_sync() and outside, with and without a
-// forward() in front, against the rule in plain numbers.
-TEST_P(DdpLoop, AnyOrderOfPassesGivesTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasOne) {
+// preceding forward(), against the rule in plain numbers.
+TEST_P(DdpLoop, AnyOrderOfPassesGivesTheMeanOfUnweightedAndTheSumOfWeightedOnes) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const int ranks = group->size();
     std::mt19937 random(7);  // the same on all ranks
@@ -58,7 +58,7 @@ TEST_P(DdpLoop, AnyOrderOfPassesGivesTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasO
     for (const BucketOptions& buckets : {BucketOptions{}, BucketOptions{100, 200}}) {
       const auto model = std::make_shared<Mlp>(1.0);
       DistributedDataParallel ddp(model, group, {.buckets = buckets});
-      // What each rank holds: to be averaged, and to be summed.
+      // Each rank's gradients: to be averaged, and to be summed.
       std::vector<Numbers> equal(static_cast<std::size_t>(ranks)), weighted(equal);
       std::string passes;
       for (int k = 0; k < 100; ++k) {
@@ -89,7 +89,7 @@ TEST_P(DdpLoop, AnyOrderOfPassesGivesTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasO
           with_weight ? ddp.backward(loss, weight_of(group->rank())) : loss.backward();
           continue;
         }
-        if (kind == 5) {  // not by way of ddp: this rank's own
+        if (kind == 5) {  // not through ddp: this rank's own
           mean_loss(*model, batch).backward();
           continue;
         }
@@ -250,7 +250,7 @@ TEST_P(DdpLoop, EvaluationAndGradAndStoresAreThisRanksOwn) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     DistributedDataParallel ddp(model, group);
-    if (group->rank() == 0) {  // alone: a collective here would not come back
+    if (group->rank() == 0) {  // on one rank: a collective here would not return
       {
         const NoGradGuard evaluation;
         static_cast<void>(mean_loss(ddp, make_batch(2, 0.5)));
@@ -273,7 +273,7 @@ TEST_P(DdpLoop, EvaluationAndGradAndStoresAreThisRanksOwn) {
   });
 }
 
-/// A layer, which is computed again in backward if asked for, and another.
+/// A layer, recomputed in backward if requested, and another.
 struct TwoLayers : nn::Module {
   explicit TwoLayers(bool again) : recomputes(again) {
     for (const Variable& p : parameters()) {
@@ -322,7 +322,7 @@ TEST_P(DdpLoop, RecomputesAndDifferentiatesTwice) {
   });
 }
 
-TEST_P(DdpLoop, RefusesToTrainWhatWasFrozenWhenItWasMadeAndGoesOn) {
+TEST_P(DdpLoop, RefusesToTrainParametersFrozenAtConstructionAndGoesOn) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     model->b1.set_requires_grad(false);
@@ -357,13 +357,13 @@ TEST_P(DdpLoop, WarnsOnceOfAPassThatLeavesEachRankItsOwnGradients) {
     for (int k = 0; k < 3; ++k) {
       const Variable y = ddp.forward(Variable(test::wave({2, 6}, group->rank())));
       mean(y).backward(1.0, /*retain_graph=*/true);
-      sum(y * y).backward();  // PyTorch's rule: one forward(), one pass that is summed
+      sum(y * y).backward();  // PyTorch's rule: one forward(), one summed pass
     }
   });
   set_log_sink({});
   ASSERT_EQ(warnings.size(), has_rank_0 ? 1U : 0U);
   if (has_rank_0) {
-    EXPECT_NE(warnings[0].find("leaves each rank its own gradients"), std::string::npos)
+    EXPECT_NE(warnings[0].find("each rank keeps its own gradients"), std::string::npos)
         << warnings[0];
   }
 }

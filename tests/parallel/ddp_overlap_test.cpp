@@ -12,7 +12,7 @@
 
 #include "small_models.hpp"
 
-// When DistributedDataParallel communicates, seen by a group of one that keeps a record.
+// The moments at which DistributedDataParallel communicates, recorded by a group of one.
 
 namespace lockstep {
 namespace {
@@ -22,7 +22,7 @@ using test::mean_loss;
 
 class RecordingGroup : public ProcessGroup {
  public:
-  /// Work that takes a while once somebody waits for it.
+  /// Work that takes a while once it is waited for.
   struct Record : WorkRecord {
     explicit Record(RecordingGroup& g) : group(g) {}
     bool poll() override {
@@ -51,7 +51,7 @@ class RecordingGroup : public ProcessGroup {
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override {
-    // Of gradients: what the ranks agree on when the model is made is a scalar.
+    // For gradients only: the agreement when the model is made is a scalar.
     if (operation.kind == Operation::Kind::all_reduce && operation.output.dims() > 0) {
       reduced.push_back(operation.output.data());
       return Work(IntrusivePtr<WorkRecord>(new Record(*this)));
@@ -64,7 +64,7 @@ class RecordingGroup : public ProcessGroup {
   void release() override {}
 };
 
-/// Passes x on; notes in backward how many all-reduces have been started by then.
+/// Passes x on; records in backward how many all-reduces have been started.
 struct ProbeNode : PooledNode<ProbeNode> {
   ProbeNode(const RecordingGroup& g, std::size_t& out) : group(g), started(out) {}
   void backward(const Tensor& grad_output) override {
@@ -136,7 +136,7 @@ TEST(DdpOverlap, OrderOfAllReducesDependsOnTheModelOnly) {
   EXPECT_TRUE(order(false));
 }
 
-/// Which layer's bucket was launched at each call: f(irst), l(ast).
+/// The layer whose bucket was launched at each call: f(irst), l(ast).
 std::string order_of_steps(int steps, bool first_step_has_samples) {
   const auto group = std::make_shared<RecordingGroup>();
   const auto model = std::make_shared<Backwards>();

@@ -30,7 +30,7 @@ double weight_of(const Batch& share, const Batch& whole) {
   return static_cast<double>(share.rows()) / static_cast<double>(whole.rows());
 }
 
-/// The gradients of `ddp` are those of `batch`, of which this rank computes its share.
+/// The gradients of `ddp` equal those of `batch`, of which this rank computes its share.
 void backward(DistributedDataParallel& ddp, const Batch& batch) {
   ddp.zero_grad();
   const Batch share = batch.share(ddp.group().rank(), ddp.group().size());
@@ -55,7 +55,7 @@ StateDict gradients_of(const nn::Module& module) {
   return gradients;
 }
 
-/// Limits that give one bucket, one a parameter, and something between.
+/// Limits that give one bucket, one per parameter, and something between.
 std::vector<DdpOptions> bucket_limits() {
   return {{}, {.buckets = {1, 1}}, {.buckets = {100, 200}}};
 }
@@ -104,7 +104,7 @@ TEST_P(Ddp, ABucketsParametersAreUpdatedByOneKernel) {
       CountingDescent descent(model->named_parameters());
       backward(ddp, batch);
       descent.step();
-      // What nobody uses has a bucket of its own, unless there is only one.
+      // Unused parameters have a bucket of their own, unless there is only one.
       const auto buckets = static_cast<int>(ddp.stats().buckets);
       EXPECT_EQ(descent.kernels, buckets > 1 ? buckets - 1 : 1);
       const auto moved = model->named_parameters(), start = reference->named_parameters();
@@ -198,7 +198,8 @@ TEST_P(Ddp, ParameterThatNoRankUsesKeepsItsValueAndMomentum) {
   });
 }
 
-/// A rank without samples reaches nothing, and learns from the others what was reached.
+/// A rank without samples reaches nothing, and learns from the others which parameters were
+/// reached.
 TEST_P(Ddp, ParameterThatOnlyOtherRanksUseIsUpdatedOnAllRanks) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const DdpOptions& options : bucket_limits()) {
@@ -216,7 +217,7 @@ TEST_P(Ddp, ParameterThatOnlyOtherRanksUseIsUpdatedOnAllRanks) {
   });
 }
 
-// Each rank as often as it likes: within no_sync() nothing is sent.
+// Each rank any number of times: within no_sync() nothing is sent.
 TEST_P(Ddp, AccumulatesWithoutSendingInsideNoSync) {
   const Batch batch = make_batch(13, 0.5);
   Mlp whole(1.0);
@@ -380,7 +381,7 @@ TEST_P(Ddp, BackwardOfTheLossItselfStaysLocal) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
     DistributedDataParallel ddp(model, group);
-    // On one rank only: a collective here would not come back.
+    // On one rank only: a collective here would not return.
     if (group->rank() != 0) return;
     mean_loss(*model, batch).backward();
     EXPECT_EQ(max_difference(model->W1.grad(), alone.W1.grad()), 0.0);
@@ -396,7 +397,7 @@ TEST_P(Ddp, ModelOutlivesIt) {
   });
 }
 
-/// Constructs with `odd()` on the last rank and `usual()` on the others; every rank must get the
+/// Constructs with `odd()` on the last rank and `usual()` on the others. Every rank must get the
 /// same error, which names the last rank and `clue`, and the group must still work.
 template <class Usual, class Odd>
 void expect_mismatch(int ranks, const Usual& usual, const Odd& odd, const std::string& clue) {
@@ -410,7 +411,7 @@ void expect_mismatch(int ranks, const Usual& usual, const Odd& odd, const std::s
       message = error.what();
     }
     if (last == 0) {
-      EXPECT_EQ(message, "");  // nobody to disagree with
+      EXPECT_EQ(message, "");  // no other rank to disagree with
       return;
     }
     EXPECT_NE(message.find("rank " + std::to_string(last)), std::string::npos) << message;

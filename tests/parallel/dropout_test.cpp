@@ -1,4 +1,4 @@
-// Dropout on several ranks: masks of a loop of one's own, and masks that a context fixes.
+// Dropout on several ranks: masks in a user's loop, and masks fixed by a context.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -21,7 +21,7 @@ class DropoutOnRanks : public testing::TestWithParam<int> {};
 
 constexpr int steps = 5;
 
-/// What a rank's dropout keeps in each step, as text.
+/// The elements that a rank's dropout keeps in each step, as text.
 std::string masks_of_a_loop(nn::Module& model) {
   std::string masks;
   for (int step = 0; step < steps; ++step) {
@@ -47,7 +47,7 @@ TEST_P(DropoutOnRanks, ALoopOfOnesOwnHasAnotherMaskOnEveryRankAndInEveryStep) {
   std::vector<std::string> first;
   for (int run = 0; run < 2; ++run) {
     test::on_ranks(GetParam(), [&](const auto& group) {
-      nn::manual_seed(1234);  // as the documented loops: the same weights on every rank
+      nn::manual_seed(1234);  // as in the documented loops: the same weights on every rank
       nn::Dropout dropout(0.5);
       const auto masks = all_gather_object(*group, masks_of_a_loop(dropout));
       EXPECT_EQ(distinct(masks).size(), static_cast<std::size_t>(group->size() * steps));

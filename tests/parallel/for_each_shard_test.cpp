@@ -1,4 +1,4 @@
-// The loop over a rank's shards, and what happens to a body that throws or forgets backward().
+// The loop over a rank's shards, and bodies that throw or omit backward().
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-/// A loss whose gradients are what the test says: the sum over parameters of parameter x gradient.
+/// A loss with given gradients: the sum over parameters of parameter x gradient.
 struct GivenGradients : nn::Module {
   explicit GivenGradients(const std::vector<Shape>& shapes, DType dtype = DType::f64) {
     for (const Shape& shape : shapes) {

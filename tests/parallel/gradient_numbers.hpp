@@ -8,7 +8,7 @@
 
 #include "small_models.hpp"
 
-// Gradients as plain numbers: what a sum over ranks is to leave, written down without one.
+// Gradients as plain numbers: the expected result of a sum over ranks, written without one.
 
 namespace lockstep::test {
 

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double deadline_s = 4.0;  // of making the group too
+constexpr double deadline_s = 4.0;  // includes making the group
 const GroupOptions impatient{.timeout = std::chrono::seconds(4)};
 
 /// Rank 0 has no inputs, rank 1 fails in its second iteration, the others have plenty.

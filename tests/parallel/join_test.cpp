@@ -1,4 +1,4 @@
-// Ranks that run out of inputs before the others do.
+// Ranks that run out of inputs before the others.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -42,7 +42,7 @@ Batch batch_of(int rank, int iteration) {
   return make_batch(1 + (2 * rank + iteration) % 4, 0.3 * rank + 1.1 * iteration);
 }
 
-/// What the ranks that have an `iteration`-th batch see in it together.
+/// The samples of the ranks that have an `iteration`-th batch, together.
 Batch whole_batch(const Counts& counts, int iteration) {
   std::vector<double> x;
   std::vector<std::int64_t> target;
@@ -57,7 +57,7 @@ Batch whole_batch(const Counts& counts, int iteration) {
   return {Tensor::from(x, {rows, 6}, device), Tensor::from(target, {rows}, device)};
 }
 
-/// One rank that sees all samples of each iteration: what the others have to come to.
+/// One rank with all samples of each iteration: the expected result.
 struct Oracle {
   explicit Oracle(double seed) : model(seed) {}
   void step(const Batch& batch) {
@@ -124,9 +124,9 @@ TEST_P(Joined, GradientsAreThoseOfTheMeanOverTheSamplesThatThereAreAndReplicasSt
   }
 }
 
-// The last rank runs out after what it has added up within no_sync(), which counts; afterwards it
-// brings zeros, to the mean over all ranks.
-TEST_P(Joined, PassesWithoutAWeightAreTheMeanOverAllRanksOfWhatEachHasBrought) {
+// The last rank runs out after accumulating within no_sync(), which counts; afterwards it
+// contributes zeros to the mean over all ranks.
+TEST_P(Joined, PassesWithoutAWeightGiveTheMeanOverAllRanks) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const int ranks = group->size(), last = ranks - 1;
     const auto model = std::make_shared<Mlp>(1.0);
@@ -170,7 +170,7 @@ TEST_P(Joined, ARankMayGoOnWithoutSamples) {
   });
 }
 
-/// Its collectives are sums of the ranks that are still there.
+/// Its collectives are sums over the remaining ranks.
 class CountedRanks final : public Joinable {
  public:
   explicit CountedRanks(ProcessGroup& group) : group_(group) {}

@@ -16,12 +16,12 @@
 #include "small_models.hpp"
 #include "two_ranks.hpp"
 
-// ddp.h5, local_sgd: two ranks, each of which follows the gradients of its own samples.
+// ddp.h5, local_sgd: two ranks, each following the gradients of its own samples.
 
 namespace lockstep {
 namespace {
 
-/// What the file says of one rule for when to average, and how near one has to come.
+/// The file's numbers for one averaging rule, and their tolerance.
 struct LocalSgdCase {
   LocalSgdCase(const test::GoldenFile& file, const std::string& path)
       : averaged(file.tensor(path + "/averaged_after_step")) {
@@ -30,8 +30,9 @@ struct LocalSgdCase {
       tolerances.push_back(file.tolerance(path + "/" + name));
     }
   }
-  Tensor averaged;             ///< [steps]
-  std::vector<Tensor> values;  ///< [steps, rank, ...] of weight and bias; the loss is from before
+  Tensor averaged;  ///< [steps]
+  std::vector<Tensor>
+      values;  ///< [steps, rank, ...] of weight and bias; the loss is from before the step
   std::vector<double> tolerances;
 };
 

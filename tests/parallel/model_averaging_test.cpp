@@ -169,7 +169,7 @@ TEST_P(Averaging, PostLocalGradientsAreSummedOverAllRanksFirstAndThenOverTheSubg
   });
 }
 
-TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSendNothing) {
+TEST_P(Averaging, KnowledgeOfAllRanksComesFromGlobalSumsAndLocalOnesSendNothing) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto pair = pairs_of(*group);
     for (const auto& subgroup : {std::shared_ptr<ProcessGroup>(), pair}) {
@@ -197,7 +197,8 @@ TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSen
   });
 }
 
-// Also where shares differ and some ranks have none: weights count n / m times in a subgroup of m.
+// Also if shares differ and some ranks have none: weights are multiplied by n / m in a subgroup of
+// m.
 TEST_P(Averaging, OneLocalStepOfSgdAndTheAverageAreTheStepOfTheGlobalBatch) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto pair = pairs_of(*group);

@@ -1,4 +1,4 @@
-// Models whose parameters are of 16 bits (nn::Module::to) under DistributedDataParallel.
+// Models with 16-bit parameters (nn::Module::to) under DistributedDataParallel.
 #include <gtest/gtest.h>
 
 #include <lockstep/nn/layers/activation.hpp>

@@ -1,4 +1,4 @@
-// What is passed on without having been made is refused in words.
+// Null pointers are refused with a sentence.
 #include <functional>
 #include <vector>
 

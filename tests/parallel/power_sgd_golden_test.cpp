@@ -14,7 +14,7 @@
 #include "given_gradients.hpp"
 #include "ranks.hpp"
 
-// ddp.h5, power_sgd: what PyTorch's hook gives on two ranks, with the mean in the place of our sum:
+// ddp.h5, power_sgd: results of PyTorch's hook on two ranks, with its mean in place of our sum:
 // each rank's gradient has weight 1/2, and so has its error.
 
 namespace lockstep {
@@ -59,8 +59,8 @@ Tensor transposed(const Tensor& t) {
 
 class PowerSgdGolden : public testing::TestWithParam<int> {};
 
-// The sum is the same however it is divided among ranks: one rank brings both gradients, ranks
-// after the second bring none.
+// The sum does not depend on its division among ranks: one rank contributes both gradients, ranks
+// after the second none.
 TEST_P(PowerSgdGolden, StepsAreThoseOfPyTorchsHook) {
   const PowerSgdCase golden;
   EXPECT_EQ(golden.unread, std::vector<std::string>{});

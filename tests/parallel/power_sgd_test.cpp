@@ -1,4 +1,4 @@
-// Gradients that are sent as products of a low rank.
+// Gradients sent as products of a low rank.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -28,7 +28,7 @@ using test::max_difference;
 
 class PowerSgd : public testing::TestWithParam<int> {};
 
-/// Compresses from the first step on, whatever it gains.
+/// Compresses from the first step on, at any gain.
 PowerSgdOptions at_once(std::int64_t rank) {
   return {.matrix_approximation_rank = rank, .start_step = 0, .min_compression_rate = 1e-3};
 }
@@ -38,7 +38,7 @@ std::string bytes_of(const Tensor& t) {
   return {static_cast<const char*>(on_host.data()), on_host.bytes()};
 }
 
-/// Of full rank, which test::wave, a sine over the elements, is not; another one for each phase.
+/// Of full rank, unlike test::wave, a sine over the elements; another one for each phase.
 Tensor noise(const Shape& shape, double phase) {
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -74,8 +74,8 @@ Tensor sum_of_errors(ProcessGroup& group, const Tensor& error) {
   return sum;
 }
 
-// Each rank brings one direction, so the sum has the rank of the group, and that of P is larger:
-// the rows of P beyond it are lost.
+// Each rank contributes one direction, so the sum's rank is the group's size, and that of P is
+// larger: the rows of P beyond it are lost.
 TEST_P(PowerSgd, SumOfNoHigherRankIsExact) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const DType dtype : {DType::f32, DType::f64}) {
@@ -109,8 +109,8 @@ TEST_P(PowerSgd, SumOfNoHigherRankIsExact) {
   });
 }
 
-// What the steps have given and what is still in the errors is what all ranks have brought.
-TEST_P(PowerSgd, ErrorsHoldWhatTheSumsLackAndAllRanksHaveTheSameBits) {
+// The sum of the steps' results and the remaining errors equals the sum of all contributions.
+TEST_P(PowerSgd, ErrorsHoldTheSumsDeficitAndAllRanksHaveTheSameBits) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       for (const BucketOptions& buckets : {BucketOptions{}, BucketOptions{1, 1}}) {
@@ -185,7 +185,7 @@ TEST_P(PowerSgd, HasTheBitsOfAllReduceBeforeItsStart) {
   });
 }
 
-TEST_P(PowerSgd, WhatNobodyUsedHasNoGradientAndKeepsItsError) {
+TEST_P(PowerSgd, AnUnusedParameterHasNoGradientAndKeepsItsError) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const Shape shape{6, 5};
     const auto model = std::make_shared<GivenGradients>(std::vector<Shape>{shape, shape});
@@ -223,8 +223,8 @@ TEST_P(PowerSgd, WhatNobodyUsedHasNoGradientAndKeepsItsError) {
   });
 }
 
-/// M = 3 u1 v1^T + u2 v2^T with perpendicular unit vectors: the best of rank 1 is the first term,
-/// and what power iteration misses of it falls to a ninth with each step.
+/// M = 3 u1 v1^T + u2 v2^T with perpendicular unit vectors: the best approximation of rank 1 is the
+/// first term, and the error of power iteration falls to a ninth with each step.
 TEST_P(PowerSgd, WarmStartFindsTheBestApproximationAndRandomStartsDoNot) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const Tensor u = Tensor::from(std::vector<double>{0.6, 0.8, 0, 0.8, -0.6, 0}, {2, 3});
@@ -292,8 +292,8 @@ TEST_P(PowerSgd, NotANumberIsNotHidden) {
   });
 }
 
-// An overflow of scaled gradients, which GradScaler leaves out, is over with its step.
-TEST_P(PowerSgd, WhatIsNotFiniteInOneStepIsGoneInTheNext) {
+// An overflow of scaled gradients, skipped by GradScaler, affects only its own step.
+TEST_P(PowerSgd, AnOverflowInOneStepIsGoneInTheNext) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const double bad :
          {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -316,7 +316,7 @@ TEST_P(PowerSgd, WhatIsNotFiniteInOneStepIsGoneInTheNext) {
 }
 
 // (8 + 12) x 1 numbers in place of 96: 4.8 times fewer.
-TEST_P(PowerSgd, CompressesWhatShrinksByMoreThanTheLeastRate) {
+TEST_P(PowerSgd, CompressesGradientsThatShrinkByMoreThanTheLeastRate) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const double rate : {4.79, 4.8}) {
       PowerSgdOptions options = at_once(1);

@@ -11,13 +11,13 @@ namespace lockstep::test {
 
 using RankBody = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
 
-/// The numbers of ranks that this program can run a body on: all that there are under mpiexec, or
-/// 1 to 4 threads. Linked from ranks_mpi.cpp or ranks_threads.cpp, so that one source of tests
-/// serves both backends.
+/// The numbers of ranks on which this program can run a body: the job's under mpiexec, or 1 to 4
+/// threads. Linked from ranks_mpi.cpp or ranks_threads.cpp, so that one test source serves both
+/// backends.
 [[nodiscard]] std::vector<int> rank_counts();
 
-/// Runs `body` once a rank, each with its group of `ranks` ranks, and closes the group. Modules
-/// that it makes lie on asked_for_device().
+/// Runs `body` once per rank, each with its group of `ranks` ranks, and closes the group. Modules
+/// that it makes are on asked_for_device().
 void on_ranks(int ranks, const RankBody& body);
 
 /// True if all ranks gave the same bytes. Collective.

@@ -1,5 +1,5 @@
-// An nccl group over the ranks that mpiexec started, with a stand-in for NCCL: models are on
-// simulated devices, where that is asked for.
+// An nccl group over the ranks started by mpiexec, with a stand-in for NCCL: models are on
+// simulated devices if requested.
 #include <gtest/gtest.h>
 #include <comm/nccl/stand_in.hpp>
 #include <lockstep/comm/mpi_group.hpp>

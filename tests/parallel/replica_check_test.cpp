@@ -1,4 +1,4 @@
-// Replicas whose bits have come apart: who deviates, and in what.
+// Replicas with different bits: the deviating rank and the difference.
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// The lowest bit of the tensor's last byte: the smallest change there is, in any dtype.
+/// Flips the lowest bit of the tensor's last byte: the smallest change in any dtype.
 void flip_a_bit(const Tensor& tensor) {
   const Tensor copy = tensor.to(Device{}).clone();
   static_cast<std::uint8_t*>(copy.data())[copy.bytes() - 1] ^= 1U;
@@ -67,7 +67,7 @@ TEST(ReplicaCheck, EqualReplicasPassAndAFlippedBitIsFoundWhereverItIs) {
   }
 }
 
-TEST(ReplicaCheck, SentenceSaysWhoAndWhatAndWhetherAMajorityKnows) {
+TEST(ReplicaCheck, SentenceNamesRanksTensorsAndWhetherThereIsAMajority) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
@@ -98,14 +98,14 @@ TEST(ReplicaCheck, TwoFaultyRanksAreBothNamedAndHalvesAreNoMajority) {
     test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
       const StateDict state = trained_state();
       ReplicaCheck check(group, state);
-      // Each in a tensor of its own: in each of them all others agree.
+      // Each in a tensor of its own: in each tensor all others agree.
       if (group->rank() == 1) flip_a_bit(state.at("fc1.bias"));
       if (group->rank() == 2) flip_a_bit(state.at("fc2.weight"));
       const auto apart = check.compare();
       ASSERT_TRUE(apart);
       EXPECT_EQ(apart->ranks, (std::vector{1, 2}));
       EXPECT_TRUE(apart->has_majority);
-      // Ranks 1 and 2 now have one thing in common that the others have not.
+      // Ranks 1 and 2 now agree on one tensor and differ from the others.
       if (group->rank() == 1) flip_a_bit(state.at("fc1.bias"));
       if (group->rank() == 2) flip_a_bit(state.at("fc2.weight"));
       if (group->rank() == 1 || group->rank() == 2) flip_a_bit(state.at("fc1.bias"));

@@ -1,4 +1,4 @@
-// Samples that count differently: the gradient is that of one rank with all of them.
+// Samples with different weights: the gradient is that of one rank with all samples.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -19,7 +19,7 @@ using test::Mlp;
 
 constexpr std::int64_t rows = 13, shards = 60;
 
-/// Of every sample; some do not count.
+/// Of every sample; some are 0.
 Tensor sample_weights() {
   std::vector<double> weights(rows);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 0.25 * static_cast<double>(i % 5);

@@ -1,4 +1,4 @@
-// A loss that contains gradients, under DistributedDataParallel: whatever the number of ranks, its
+// A loss that contains gradients, under DistributedDataParallel: on any number of ranks its
 // gradient is that of the whole batch, and each parameter's hooks are called once.
 #include <array>
 #include <memory>

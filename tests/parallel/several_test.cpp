@@ -60,8 +60,7 @@ TEST_P(SeveralDdps, InOnePassOfAWeightAreAllWeighed) {
   });
 }
 
-// Both have buckets of the same sizes: sums that were launched in another order would be taken for
-// one another.
+// Both have buckets of the same sizes: sums launched in another order would be mixed up.
 TEST_P(SeveralDdps, KeepTheirOrderWhereARanksLossLeavesOneOut) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const int ranks = group->size();

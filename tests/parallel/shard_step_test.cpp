@@ -1,5 +1,4 @@
-// What a step of sums over shards makes of gradients that there were before it, and of roots that
-// were given gradients.
+// A step of sums over shards with earlier gradients, and with gradients given to roots.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,11 +34,11 @@ Batch batch_of(int step, std::int64_t shard) {
   return make_batch(2, step + 0.3 * static_cast<double>(shard));
 }
 
-/// Who forgets gradients, if anybody.
+/// The object whose zero_grad() is called, if any.
 enum class Forgets : std::uint8_t { nobody, ddp, module, optimizer };
 
-/// The gradients of two steps, where `who` forgets those of the first before shard `at` of this
-/// rank's in the second, or of the second step alone.
+/// The gradients of two steps, with `who` dropping those of the first before this rank's shard `at`
+/// in the second; or of the second step alone.
 Numbers after_steps(const std::shared_ptr<ProcessGroup>& group, int first_step, std::int64_t each,
                     Forgets who, std::int64_t at) {
   const auto model = std::make_shared<Mlp>(1.0);
@@ -61,7 +60,7 @@ Numbers after_steps(const std::shared_ptr<ProcessGroup>& group, int first_step, 
   return gradients_in(*model);
 }
 
-TEST_P(ShardStep, ForgetsWhatThereWasBeforeItWhereSomebodyDoesBetweenItsShards) {
+TEST_P(ShardStep, DropsEarlierGradientsIfZeroedBetweenItsShards) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const std::int64_t each : {1, 3}) {
       const Numbers second = after_steps(group, 1, each, Forgets::nobody, 0);
@@ -78,7 +77,7 @@ TEST_P(ShardStep, ForgetsWhatThereWasBeforeItWhereSomebodyDoesBetweenItsShards) 
   });
 }
 
-TEST_P(ShardStep, ForgetsWhatThereWasBeforeItAfterAPassWithinNoSync) {
+TEST_P(ShardStep, DropsEarlierGradientsAfterAPassWithinNoSync) {
   test::on_ranks(GetParam(), [](const auto& group) {
     Numbers found[2];
     for (const bool forgets : {false, true}) {

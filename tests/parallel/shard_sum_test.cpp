@@ -1,4 +1,4 @@
-// One order of summation over shards, whoever holds them.
+// One order of summation over shards, whatever ranks hold them.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -94,7 +94,7 @@ TEST_P(ShardSums, GiveALoopOfOnesOwnTheGradientAndTheLossOfTheWholeBatch) {
     DistributedDataParallel ddp(model, group, {.shards = 12});
     const std::int64_t each = 12 / group->size();
     EXPECT_FALSE(ddp.stats().loss_of_batch.defined());
-    // Shard s has the samples x = s and x = -s / 2, but for the last, which has none.
+    // Shard s has the samples x = s and x = -s / 2, except the last, which has none.
     double expected = 0.0;
     for (std::int64_t shard = 0; shard < 11; ++shard) expected += 0.25 * static_cast<double>(shard);
     for (std::int64_t i = 0; i < each; ++i) {

@@ -19,7 +19,7 @@
 
 namespace lockstep::test {
 
-/// Elements a, sin(1 a), ... : no two alike, the same everywhere.
+/// Elements a, sin(1 a), ... : all distinct, the same everywhere.
 inline Tensor wave(const Shape& shape, double phase, DType dtype = DType::f64) {
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -49,7 +49,7 @@ inline Variable tanh(const Variable& x) {
                           {&x}, y);
 }
 
-/// W2 tanh(W1 x + b1) + b2, with a buffer and a last parameter that forward leaves out.
+/// W2 tanh(W1 x + b1) + b2, with a buffer and a last parameter that forward does not use.
 struct Mlp : nn::Module {
   explicit Mlp(double seed, std::int64_t hidden = 5, DType dtype = DType::f64)
       : W1(register_parameter("W1", wave({hidden, 6}, seed, dtype))),
@@ -78,7 +78,7 @@ inline std::shared_ptr<nn::Sequential> batch_norm_model() {
   return model;
 }
 
-/// Rows of a batch of which each rank takes a contiguous share.
+/// Rows of a batch; each rank takes a contiguous share.
 struct Batch {
   Tensor x, target;
 

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-/// A reference of the file, and how near one must come to it.
+/// A reference of the file, and its tolerance.
 struct Reference {
   Tensor value;
   double tolerance;
@@ -90,7 +90,7 @@ Tensor join_rows(const std::vector<Tensor>& parts) {
   return concat(rows, 0).data();
 }
 
-/// Tensors and references are of one shape, or `actual` holds the rows of all.
+/// Tensors and references have one shape, or `actual` holds the rows of all.
 void expect_rows(const Tensor& actual, const std::vector<Reference>& all, std::size_t begin,
                  std::size_t end, const char* what) {
   std::int64_t row = 0;

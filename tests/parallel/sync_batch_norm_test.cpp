@@ -1,4 +1,4 @@
-// BatchNorm over the samples of all ranks: what one rank gives that holds the whole batch.
+// BatchNorm over the samples of all ranks: equals that of one rank with the whole batch.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -59,7 +59,7 @@ Rows rows_of(Cut cut, std::int64_t rows, int rank, int size) {
 
 constexpr Cut all_cuts[] = {Cut::unequal, Cut::last_empty, Cut::first_alone};
 
-/// Sum over all elements of y times numbers that are different for each.
+/// Sum over all elements of y times distinct numbers.
 Variable weighted(const Variable& y, const Tensor& weights) { return sum(y * Variable(weights)); }
 
 void expect_near(const Tensor& actual, const Tensor& expected, double tolerance,
@@ -173,7 +173,7 @@ TEST_P(SyncBatchNorms, ImagesInChannelBlocksAreThoseOfOneRank) {
 }
 
 TEST_P(SyncBatchNorms, ValuesFarFromZeroAreAccurate) {
-  // Mean 4096 and steps of 1/16, all exact in f32: E[x^2] - mean^2 would leave nothing.
+  // Mean 4096 and steps of 1/16, all exact in f32: E[x^2] - mean^2 would cancel completely.
   std::vector<float> values(6 * 64);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = 4096.0F + static_cast<float>(i * 37 % 64) / 16.0F;
@@ -305,7 +305,7 @@ TEST_P(SyncBatchNorms, ModelsWithoutBatchNormStayAsTheyAre) {
 StateDict state_after_training(const std::shared_ptr<nn::Module>& model,
                                const std::shared_ptr<ProcessGroup>& group, const test::Batch& batch,
                                Cut cut) {
-  // Tiny buckets, which are launched while backward goes on between the layers' own calls.
+  // Tiny buckets, which are launched during backward between the layers' own calls.
   DistributedDataParallel ddp(model, group, {.buckets = {256, 4096}, .sync_batch_norm = true});
   optim::SGD sgd(model->named_parameters(), {.lr = 0.05, .momentum = 0.9});
   const Rows mine = rows_of(cut, batch.rows(), group->rank(), group->size());
@@ -379,7 +379,7 @@ struct TwoBelow : nn::Module {
   }
 };
 
-// The first buckets are those of the last layer: where a rank does not use it they are launched
+// The first buckets are those of the last layer: on a rank that does not use it they are launched
 // before the normalisation's backward, elsewhere after it.
 TEST_P(SyncBatchNorms, RanksThatUseDifferentLayersKeepStep) {
   const test::Batch batch = test::make_batch(12, 0.5);
@@ -413,7 +413,7 @@ TEST_P(SyncBatchNorms, RanksThatUseDifferentLayersKeepStep) {
   });
 }
 
-TEST_P(SyncBatchNorms, ARankThatLeavesForwardOutIsToldWhatToDo) {
+TEST_P(SyncBatchNorms, ARankThatOmitsForwardGetsTheRemedy) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<nn::BatchNorm1d>(3);
     DistributedDataParallel ddp(model, group, {.sync_batch_norm = true});

@@ -7,8 +7,8 @@
 
 namespace lockstep::test {
 
-/// Runs `body` on the first two ranks of a group of `ranks`, or on two threads where it has one:
-/// for files whose figures are of two ranks.
+/// Runs `body` on the first two ranks of a group of `ranks`, or on two threads if it has one rank:
+/// for files with numbers of two ranks.
 inline void on_two_ranks(int ranks, const RankBody& body) {
   if (ranks == 1) {
     run_ranks_as_threads(2, [&](ProcessGroup& group) {

@@ -1,5 +1,5 @@
-// A rank that makes another number of backward passes than its peers: an error that names it, at
-// the group's deadline, and no hang.
+// A rank with another number of backward passes than its peers: an error that names it, at the
+// group's deadline, and no hang.
 #include <memory>
 #include <string>
 

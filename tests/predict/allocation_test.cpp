@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Predictor, AllocatesNothingOnceItHasPredictedSoMany) {
+TEST(Predictor, AllocatesNothingOnceItHasPredictedAsMany) {
   for (const auto& [name, options, input] : test::zoo()) {
     const Predictor predictor = test::scaling_predictor(options, input);
     const auto raw = test::raw_inputs(10 * input.numel());

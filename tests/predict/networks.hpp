@@ -22,7 +22,7 @@ inline ModelSignature signature_of(const Shape& input, const Shape& output,
           .kind = kind};
 }
 
-/// Numbers of both signs that differ everywhere.
+/// Distinct numbers of both signs.
 inline std::vector<float> raw_inputs(std::int64_t count) {
   std::vector<float> values;
   for (std::int64_t i = 0; i < count; ++i)
@@ -30,7 +30,7 @@ inline std::vector<float> raw_inputs(std::int64_t count) {
   return values;
 }
 
-/// One of each kind of the zoo, small, and what it maps.
+/// A small network of each kind of the zoo, and its signature.
 struct Network {
   const char* name;
   nn::ModelOptions options;
@@ -46,7 +46,7 @@ inline std::vector<Network> zoo() {
            {1, 8, 8}}};
 }
 
-/// A classifier of 5 classes whose inputs are scaled.
+/// A classifier of 5 classes with scaled inputs.
 inline Predictor scaling_predictor(const nn::ModelOptions& options, const Shape& input) {
   nn::manual_seed(1);
   ModelSignature signature = signature_of(input, {5}, ModelSignature::Output::log_probabilities);

@@ -27,7 +27,7 @@ Floats predict(const Predictor& predictor, const Floats& input) {
   return output;
 }
 
-/// What the module itself says in evaluation mode, of inputs as they are.
+/// The module's own output in evaluation mode, for unscaled inputs.
 Floats forward(nn::Module& model, const Floats& input, const Shape& sample) {
   const NoGradGuard no_grad;
   model.eval();
@@ -37,7 +37,7 @@ Floats forward(nn::Module& model, const Floats& input, const Shape& sample) {
   return model.forward(Variable(x)).data().to_vector<float>();
 }
 
-TEST(Predictor, SaysWhatEachNetworkSaysInEvaluationMode) {
+TEST(Predictor, GivesEachNetworksOutputInEvaluationMode) {
   for (const auto& [name, options, input] : test::zoo()) {
     nn::manual_seed(1);
     const auto model = nn::make_model(options, input, 5, nn::Head::linear);
@@ -113,7 +113,7 @@ TEST(Predictor, GivesMeansAndStandardDeviationsInTheTargetsUnits) {
   }
 }
 
-/// A model that looks its inputs up.
+/// A model with an embedding.
 struct Lookup : nn::Module {
   std::shared_ptr<nn::Embedding> table =
       register_module("table", std::make_shared<nn::Embedding>(10, 4));
@@ -139,8 +139,9 @@ TEST(Predictor, RefusesOtherNumbersOfElementsAndModelsOfOtherShapes) {
   const auto model = nn::mlp({4}, 2, {3}, nn::Head::linear);
   const Predictor predictor(model, test::signature_of({4}, {2}));
   Floats output(4);
-  EXPECT_EQ(test::message_of<InputError>([&] { predictor.predict(Floats(7), output); }),
-            "7 elements of input and 4 of output are not so many samples of 4 and 2 each");
+  EXPECT_EQ(
+      test::message_of<InputError>([&] { predictor.predict(Floats(7), output); }),
+      "7 elements of input and 4 of output are not the same number of samples of 4 and 2 each");
   EXPECT_THROW(predictor.predict(Floats(4), output), InputError);
   EXPECT_NO_THROW(predictor.predict(Floats(), std::span<float>()));
   EXPECT_THROW(Predictor(std::shared_ptr<nn::Module>(), test::signature_of({4}, {2})), Error);
@@ -206,10 +207,10 @@ TEST_F(FromFile, AModelOfOnesOwnIsGivenAndGetsItsWeights) {
   EXPECT_EQ(output, want);
   EXPECT_TRUE(test::message_of<CheckpointError>([&] {
                 Predictor(folder_ / "a.h5", fresh);
-              }).find("does not say what goes into its model") != std::string::npos);
+              }).find("has no description of its model") != std::string::npos);
 }
 
-TEST_F(FromFile, WhatCannotBeUsedIsASentence) {
+TEST_F(FromFile, UnusableCheckpointsAreASentence) {
   const auto model = nn::mlp({4}, 2, {8}, nn::Head::linear);
   const auto message = [&](const std::string& file) {
     return test::message_of<CheckpointError>([&] { Predictor(folder_ / file); });
@@ -217,16 +218,16 @@ TEST_F(FromFile, WhatCannotBeUsedIsASentence) {
   save("other.h5", {.model = model->state_dict(),
                     .deck = "[model]\nkind = \"mlp\"\nhidden = [9]\n",
                     .signature = test::signature_of({4}, {2})});
-  EXPECT_NE(message("other.h5").find("is of another model"), std::string::npos);
+  EXPECT_NE(message("other.h5").find("does not fit"), std::string::npos);
   save("own.h5", {.model = model->state_dict(),
                   .deck = "[own]\nwidth = 3\n",
                   .signature = test::signature_of({4}, {2})});
   EXPECT_NE(message("own.h5").find("a model of its own"), std::string::npos) << message("own.h5");
-  EXPECT_NE(message("run").find("no good checkpoint"), std::string::npos);
+  EXPECT_NE(message("run").find("no intact checkpoint"), std::string::npos);
   EXPECT_NE(message("none.h5").find("none.h5"), std::string::npos);
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   ASSERT_NE(sources, nullptr);
-  EXPECT_NE(message(std::string(sources) + "/tests/checkpoint/kept/format-2.h5").find("older"),
+  EXPECT_NE(message(std::string(sources) + "/tests/checkpoint/kept/format-2.h5").find("predates"),
             std::string::npos)
       << "written before there were signatures";
 }

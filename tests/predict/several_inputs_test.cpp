@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Numbers, and which of three materials they were measured on.
+/// Numbers, and the index of the material, one of three, on which they were measured.
 struct Net : nn::Module {
   std::shared_ptr<nn::Embedding> material =
       register_module("material", std::make_shared<nn::Embedding>(3, 4));
@@ -46,7 +46,7 @@ Variable ask(nn::Module& model, std::span<const Variable> inputs) {
 using Floats = std::vector<float>;
 using Indices = std::vector<std::int64_t>;
 
-/// 300 samples: more than go through a model at a time.
+/// 300 samples: more than one forward pass takes.
 struct Samples {
   Floats numbers = test::raw_inputs(600);
   Indices materials;
@@ -63,7 +63,7 @@ Floats predict(const Predictor& predictor, const Samples& samples) {
   return output;
 }
 
-/// What the model itself says, in the target's units.
+/// The model's own output, in the target's units.
 Floats said(Net& model, const Samples& samples) {
   Floats scaled;
   for (std::size_t i = 0; i < 600; ++i)
@@ -77,7 +77,7 @@ Floats said(Net& model, const Samples& samples) {
   return y;
 }
 
-TEST(PredictorOfSeveralInputs, SaysWhatTheModelSaysOfEachSample) {
+TEST(PredictorOfSeveralInputs, GivesTheModelsOutputForEachSample) {
   nn::manual_seed(2);
   const auto model = std::make_shared<Net>();
   const Predictor predictor(model, signature(), ask);
@@ -134,10 +134,11 @@ TEST(PredictorOfSeveralInputs, RefusesOtherInputsInASentence) {
   const auto message = [&](const std::vector<Predictor::Input>& inputs) {
     return test::message_of<InputError>([&] { predictor.predict(inputs, output); });
   };
-  EXPECT_EQ(message({numbers}), "the model takes 2 inputs a sample, not 1");
+  EXPECT_EQ(message({numbers}), "the model takes 2 inputs per sample, not 1");
   EXPECT_EQ(message({numbers, numbers}), "material are i64, not f32");
-  EXPECT_EQ(message({numbers, Indices{1, 2}}),
-            "2 elements of material and 1 of output are not so many samples of 1 and 1 each");
+  EXPECT_EQ(
+      message({numbers, Indices{1, 2}}),
+      "2 elements of material and 1 of output are not the same number of samples of 1 and 1 each");
   EXPECT_EQ(message({numbers, Indices{1}}), "nothing was thrown");
 }
 

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using test::Finished;
 using test::ScratchFolder;
 
-/// What a run may do whose disk fails: go on and complete, or end with a sentence.
+/// Allowed ends of a run whose disk fails: it goes on and completes, or ends with a sentence.
 Outcome judged(const Job& job, const Finished& finished, const std::string& fault) {
   const int code = finished.exit_code;
   if (code != 0 && code != 1 && code != 2 && code != 4) return wrong(fault + ": " + told(finished));
@@ -49,7 +49,8 @@ Outcome rename_fails(PhiloxSequence& random) { return some_call_fails(random, "r
 Outcome fsync_fails(PhiloxSequence& random) { return some_call_fails(random, "fsync", 70); }
 Outcome write_fails(PhiloxSequence& random) { return some_call_fails(random, "pwrite", 250); }
 
-/// The run folder on a file system of so many bytes; afterwards there is room, and it goes on.
+/// The run folder on a file system of so many bytes. Afterwards there is room, and the run is
+/// resumed.
 Outcome disk_is_full(PhiloxSequence& random) {
   const ScratchFolder scratch;
   const std::string disk = scratch.file("disk"), copy = scratch.file("copy");

@@ -1,4 +1,4 @@
-// Files that are damaged or were never any: checkpoints, decks, data.
+// Damaged files, and files that never were checkpoints, decks or data.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -31,7 +31,7 @@ std::uint32_t below(PhiloxSequence& random, std::size_t n) {
   return random.below(static_cast<std::uint32_t>(n));
 }
 
-/// One to eight edits: bits, bytes and words of numbers that matter, pieces removed, doubled, cut
+/// One to eight edits: bits, bytes and words of important numbers, pieces removed, doubled, cut
 /// off.
 std::string mutated(std::string bytes, PhiloxSequence& random) {
   constexpr std::array<std::string_view, 8> pieces = {std::string_view("\0\0\0\0", 4),
@@ -76,15 +76,15 @@ std::string mutated(std::string bytes, PhiloxSequence& random) {
   return bytes;
 }
 
-/// Half of the edits go where the structure is: into the first bytes.
+/// Half of the edits change the structure, in the first bytes.
 std::string mutated_in_front(const std::string& bytes, std::size_t front, PhiloxSequence& random) {
   if (random.below(2) == 0) return mutated(bytes, random);
   front = std::min(front, bytes.size());
   return mutated(bytes.substr(0, front), random) + bytes.substr(front);
 }
 
-/// Writes `content`, lets `read` at it in a process of its own, and wants a sentence of one line
-/// that names the file, or, where `may_be_taken`, no complaint.
+/// Writes `content`, calls `read` in a process of its own, and expects a sentence of one line that
+/// names the file, or, with `may_be_taken`, no complaint.
 Outcome read_garbage(const std::string& content, const std::string& name, bool may_be_taken,
                      const std::function<void(const std::string&)>& read) {
   static const ScratchFolder scratch;
@@ -109,7 +109,7 @@ Outcome read_damaged_checkpoint(const std::string& content) {
   return read_garbage(content, "step-00000024.h5", false, [](const std::string& path) {
     try {
       static_cast<void>(load_checkpoint(path));
-    } catch (const CheckpointError&) {  // of what is not loaded it does not look at every byte
+    } catch (const CheckpointError&) {  // it does not verify the bytes of unloaded tensors
     }
     verify_checkpoint(path);
   });

@@ -1,4 +1,4 @@
-// Run folders that cannot be written, go away, or are wanted by two.
+// Run folders that cannot be written, disappear, or are wanted by two.
 #include <unistd.h>
 
 #include <array>
@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 using test::Finished;
 using test::ScratchFolder;
 
-/// A run that takes half a second longer, so that something can happen in it.
+/// A run that takes half a second longer, so that a fault can occur in it.
 Job slow_job(const std::string& dir) { return {.dir = dir, .program = "tests/apps/misbehave"}; }
 
-/// Runs the job, and does `fault` at a random moment after its folder is there.
+/// Runs the job, and applies `fault` at a random moment after its folder exists.
 template <class F>
 Finished with(const Job& job, PhiloxSequence& random, const F& fault) {
   auto running = std::async(std::launch::async, [&] {
@@ -56,7 +56,7 @@ Outcome folder_goes(PhiloxSequence& random, const std::string& how) {
   });
   const int code = finished.exit_code;
   if (code != 0 && code != 4 && code != 2) return wrong(told(finished));
-  // It may have gone when all had been written and told.
+  // It may have disappeared after everything was written and reported.
   const bool too_late = finished.says("\nrun folder  ");
   if (code == 0 && !too_late) return wrong("done, but nothing is there: " + told(finished));
   if (code != 0 && !has_said_why(job, finished)) return wrong("not a word: " + told(finished));
@@ -69,7 +69,7 @@ Outcome folder_is_removed(PhiloxSequence& random) { return folder_goes(random, "
 Outcome folder_is_moved(PhiloxSequence& random) { return folder_goes(random, "moved"); }
 Outcome folder_is_replaced(PhiloxSequence& random) { return folder_goes(random, "replaced"); }
 
-/// Mode bits do not stop root, but root without that capability. The loss comes in mid-run.
+/// Mode bits do not stop root, but the lack of a capability does. The loss comes in mid-run.
 Outcome folder_is_read_only(PhiloxSequence& random) {
   const ScratchFolder scratch;
   Job job = slow_job(scratch.file("run"));

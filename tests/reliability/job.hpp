@@ -5,18 +5,18 @@
 #include <lockstep/base/philox.hpp>
 #include <support/process.hpp>
 
-// Tiny trainings of two ranks, what happens to them, and what must be left of them: three epochs of
-// eight steps, a checkpoint after each.
+// Tiny trainings of two ranks, faults in them, and their required outcomes: three epochs of eight
+// steps, a checkpoint after each.
 
 namespace lockstep::reliability {
 
-/// How a training is started.
+/// How to start a training.
 struct Job {
   std::string dir;  ///< its run folder
   int ranks = 2;    ///< 0: without mpiexec
   std::string program = "apps/classify";
-  std::vector<std::string> more;  ///< of the command line
-  std::string luck;               ///< BAD_LUCK, as bad_luck.cpp has it; empty: nothing goes wrong
+  std::vector<std::string> more;  ///< arguments of the command line
+  std::string luck;               ///< BAD_LUCK, see bad_luck.cpp; empty: no fault
   std::string mark;               ///< BAD_LUCK_MARK
   std::string record;             ///< RECORD of the program recorded
   double hung_after_s = 60;
@@ -32,7 +32,7 @@ struct Job {
 /// Options of a run of shards whose bits do not depend on the number of ranks.
 [[nodiscard]] std::vector<std::string> invariant();
 
-/// A run to which nothing happened.
+/// An undisturbed run.
 struct Reference {
   std::string dir;
   double seconds;
@@ -40,19 +40,19 @@ struct Reference {
 /// Done once for each options.
 [[nodiscard]] const Reference& undisturbed(const std::vector<std::string>& more = {});
 
-/// Whether run `dir` has ended as `reference` has: the bits of weights and optimizer, all lines of
-/// metrics.jsonl but for times, completed. Empty, or what differs first.
+/// Whether run `dir` has ended like `reference`: the same bits of weights and optimizer, the same
+/// lines of metrics.jsonl except times, completed. Empty, or the first difference.
 [[nodiscard]] std::string difference(const std::string& dir, const Reference& reference);
-/// Goes on with --resume, and expects the end of `reference`: empty, or what is wrong.
+/// Resumes with --resume, and expects the end of `reference`: empty, or the fault.
 [[nodiscard]] std::string resumed_to(const Reference& reference, Job job);
 
-/// The step that a run said it goes on from; 0 where it began.
+/// The step from which a run says it resumed; 0 where it began anew.
 [[nodiscard]] std::int64_t resumed_at(const test::Finished& finished);
-/// Whether a program has said why it ended, or what went wrong.
+/// Whether a program has given the reason of its end or a failure.
 [[nodiscard]] bool has_said_why(const Job& job, const test::Finished& finished);
-/// The bad luck has come over rank `rank`, -1: any of the first three.
+/// Whether the fault has occurred on rank `rank`; -1: on any of the first three.
 [[nodiscard]] bool has_come(const std::string& mark, int rank = -1);
-/// Checkpoints in the run folder that do not verify: empty, or the first sentence.
+/// Checkpoints in the run folder that do not verify: empty, or the first message.
 [[nodiscard]] std::string damaged_checkpoint(const std::string& dir);
 
 /// For the words of an outcome.

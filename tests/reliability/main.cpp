@@ -1,7 +1,7 @@
 // reliability [--short] [--seed N] [--try N] [--list] [FAULT...]
 //
-// Tries each fault so often as the page says, in full or (--short) in about a minute, and prints
-// the page's table. What went otherwise than it should is told on stderr, with what repeats it;
+// Injects each fault as often as the page says, in full or (--short) in about a minute, and prints
+// the page's table. Unexpected outcomes are printed on stderr, with the arguments that repeat them;
 // exit code 1.
 #include <cstdio>
 #include <cstdlib>

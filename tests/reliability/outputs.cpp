@@ -1,4 +1,4 @@
-// Standard outputs that take nothing, and clocks that jump.
+// Standard outputs that block, and clocks that jump.
 #include <algorithm>
 
 #include "fault.hpp"
@@ -10,8 +10,8 @@ namespace {
 using test::Finished;
 using test::ScratchFolder;
 
-/// A run whose ranks have an output as `script` says, which has the command as "$@": two ranks that
-/// are processes, or threads. (What mpiexec does with an output of its own is not ours.)
+/// A run whose ranks have an output set up by `script`, which gets the command as "$@": two ranks
+/// as processes, or as threads. (mpiexec's own output is not tested here.)
 Outcome with_output(PhiloxSequence& random, const std::string& script) {
   const ScratchFolder scratch;
   Job job{.dir = scratch.file("run")};
@@ -38,7 +38,7 @@ Outcome nobody_reads(PhiloxSequence& random) {
 Outcome device_is_full(PhiloxSequence& random) {
   return with_output(random, "exec \"$@\" >/dev/full");
 }
-/// The pipe has a reader, which takes nothing out.
+/// The pipe has a reader that reads nothing.
 Outcome pipe_is_full(PhiloxSequence& random) {
   return with_output(random,
                      "mkfifo pipe.$$; exec 3<>pipe.$$; head -c 65536 /dev/zero >&3; "

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs/reference/reliability.md has a row for each fault that run.sh tries, in its words and so often, and nothing went wrong.
-# page.sh RELIABILITY PAGE
+# docs/reference/reliability.md has a row for each fault that run.sh injects, with the same text and
+# count, and no unexpected outcome. page.sh RELIABILITY PAGE
 set -euo pipefail
 rows=$(sed -n '/^<!-- table:/,/^<!-- end of the table/p' "$2" | grep '^| `')
 fail() { echo "FAILED: $*; tests/reliability/run.sh --write renews the page"; exit 1; }

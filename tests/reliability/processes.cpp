@@ -1,4 +1,4 @@
-// Ranks that are killed or stopped.
+// Killed or stopped ranks.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 using test::Finished;
 using test::ScratchFolder;
 
-/// How often rank 0 and 1 of an undisturbed run call what they can be killed at.
+/// How often ranks 0 and 1 of an undisturbed run make the calls at which they can be killed.
 const std::array<std::map<std::string, std::uint32_t>, 2>& calls_of_a_run() {
   static const auto counted = [] {
     const ScratchFolder scratch;
@@ -39,12 +39,12 @@ struct Moment {
   std::string luck, words;
 };
 
-/// Of the time that a run takes, with half as much again: some tries come too late.
+/// Up to one and a half times the duration of a run: some tries come too late.
 std::uint32_t some_time_us(PhiloxSequence& random) {
   return random.below(static_cast<std::uint32_t>(undisturbed().seconds * 1.5e6));
 }
 
-/// Half of them at a time, half at a call of a save.
+/// Half of the kills are at a time, half at a call of a save.
 Moment moment_to_die(PhiloxSequence& random) {
   if (random.below(2) == 0) {
     const int whose = static_cast<int>(random.below(3)) - 1;
@@ -62,13 +62,13 @@ Moment moment_to_die(PhiloxSequence& random) {
     const auto& [call, words] = saving[random.below(saving.size())];
     const std::uint32_t rank = random.below(2);
     const std::uint32_t count = calls[rank].at(call);
-    if (count == 0) continue;  // that rank never does
+    if (count == 0) continue;  // that rank never makes that call
     return {std::to_string(rank) + " kill " + call + " " + std::to_string(1 + random.below(count)),
             words};
   }
 }
 
-/// A job of which somebody is killed, as drawn, until that has come to pass.
+/// A job with a randomly chosen kill, repeated until the kill has occurred.
 struct Killed {
   std::string luck;
   std::string words;
@@ -86,7 +86,7 @@ Killed kill_somebody(PhiloxSequence& random, Job job) {
     Killed killed{moment.luck, moment.words, damaged_checkpoint(job.dir)};
     if (finished.exit_code == 124) killed.error = "it hung: " + told(finished);
     if (has_come(job.mark) || !killed.error.empty()) return killed;
-    if (goes_on) return {"nobody", "", ""};  // there was not enough left to do
+    if (goes_on) return {"nobody", "", ""};  // too little was left to do
   }
 }
 
@@ -116,7 +116,7 @@ Outcome kill_and_resume_on_others(PhiloxSequence& random) {
                               : wrong(killed.luck + ": " + killed.error);
 }
 
-/// Which samples each step of a start was about.
+/// The samples of each step of a start.
 using Samples = std::vector<std::multiset<int>>;
 Samples samples_of(const std::string& record, int ranks) {
   Samples steps;
@@ -182,7 +182,7 @@ Outcome stop_and_resume(PhiloxSequence& random) {
   Job job{.dir = scratch.file("run"),
           .more = {"--set", "comm.timeout=3"},
           .mark = scratch.file("mark"),
-          // The start, the time-out, the ranks' comparing of notes, the launcher's ending of them.
+          // The start, the time-out, the ranks' comparison of records, the launcher's end.
           .hung_after_s = 15};
   std::uint32_t rank = 0;
   Finished finished;

@@ -1,4 +1,4 @@
-// classify, except that each rank writes down which samples it has trained on: a line a step, with
+// classify, except that each rank records the samples it has trained on: one line per step, with
 // their numbers, in the file RECORD.RANK.
 #include <cstdlib>
 #include <fstream>

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run.sh [--short] [--seed N] [--write] [FAULT...]
 #
-# Tries the faults of docs/reference/reliability.md on the release build and prints the page's table: all of it in a
-# quarter of an hour, --short in a minute. What went wrong is told with the seed and the try that repeat it:
+# Injects the faults of docs/reference/reliability.md on the release build and prints the page's
+# table: all in a quarter of an hour, --short in a minute. Unexpected outcomes are printed with the
+# seed and the try that repeat them:
 #   run.sh --seed 7 --try 12 kill
 #   --write  puts the table into the page
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The supervisor in an allocation of three nodes: rank 0 is killed and comes back, then a node goes DOWN;
-# the job goes on with the others to the end.
+# The supervisor in an allocation of three nodes: rank 0 is killed and comes back, then a node goes
+# DOWN; the job continues on the others to the end.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
@@ -9,8 +9,9 @@ job=$(submit --nodes=3 --ntasks-per-node=1 --no-kill --output=elastic.log --wrap
   elastic --min 2 --max 3 --rejoin 1 --settle 0.2 -- build/release/tests/apps/misbehave inputs/synthetic.toml \
   ${small[*]} --set 'run.dir=\"runs/elastic\"' --set train.epochs=60 --set comm.timeout=30")
 
-# is_whole_again: the newest start, of two or more, is on all nodes and has made a step. On a busy machine slurmctld may
-# miss a node for a moment: the job goes on without it, or waits, and is then whole in its second start.
+# is_whole_again: the newest start, from the second on, is on all nodes and has made a step. On a
+# busy machine slurmctld may miss a node for a moment: the job continues without it, or waits, and
+# is complete again in its second start.
 is_whole_again() {
   local starts
   starts=$(grep '"kind":"start"' runs/elastic/elastic.jsonl 2>/dev/null)

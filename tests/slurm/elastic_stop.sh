@@ -10,7 +10,7 @@ rows() { [ -e "$run/metrics.jsonl" ] && [ "$(wc -l <"$run/metrics.jsonl")" -gt 2
 for launcher in srun mpiexec; do
   for signal in USR1 TERM INT; do
     run=runs/$launcher-$signal
-    # No checkpoint but that of a stop.
+    # Checkpoints only after a stop.
     job=$(submit --nodes=2 --ntasks-per-node=1 --no-kill --output="$launcher-$signal.log" \
       --wrap "exec build/release/apps/lockstep elastic --launcher $launcher --min 2 --max 2 -- \
       build/release/tests/apps/misbehave inputs/synthetic.toml ${small[*]} --set 'run.dir=\"$run\"' \
@@ -18,7 +18,7 @@ for launcher in srun mpiexec; do
     wait_until 120 "a step of $run" rows
     scancel --signal=$signal --batch "$job"
     wait_until 60 "the end of job $job" is_over "$job"
-    expect "$launcher-$signal.log" "^lockstep elastic: stopped on request; go on with --resume"
+    expect "$launcher-$signal.log" "^lockstep elastic: stopped on request; continue with --resume"
     code=$(scontrol show job "$job" | sed -n 's/.*ExitCode=\([0-9]*\):.*/\1/p')
     [ "$code" = 75 ] || fail "with $launcher and SIG$signal the supervisor ended with $code, not 75"
     expect_summary "$run" 's["completed"], s["stopped_early"]' "(False, True)"

@@ -33,7 +33,7 @@ wait_until() {
   done
 }
 is_over() { [ -z "$(state_of "$1")" ]; }
-# finish JOB: waits for its end and expects it to be a good one.
+# finish JOB: waits for its end and expects success.
 finish() {
   wait_until 240 "the end of job $1" is_over "$1"
   local states

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A node is set DOWN while it trains: Slurm requeues the job at once. Its second start takes the run folder over from the
-# first, whatever has become of that, and goes on from the newest checkpoint.
+# A node is set DOWN during training: Slurm requeues the job at once. Its second start takes the run
+# folder over from the first, whatever the first is doing, and resumes from the newest checkpoint.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 

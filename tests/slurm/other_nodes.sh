@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A job that is requeued starts on one node instead of two: with train.reduction = "invariant" it ends with the bits
-# of a run that nobody disturbed.
+# A requeued job starts on one node instead of two: with train.reduction = "invariant" it ends with
+# the bits of an undisturbed run.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A job of a partition that goes before takes the nodes: Slurm gives the training its grace time (SIGTERM), it saves,
-# is requeued, and goes on when the nodes are free again.
+# A job of a partition with higher priority takes the nodes. Slurm gives the training its grace time
+# (SIGTERM); it saves, is requeued, and resumes when the nodes are free again.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
 reads() { grep -q "$1" "lockstep-$job.log" 2>/dev/null; }
 
-# No checkpoint but those of a stop and of the end: what is resumed from was saved because of the preemption.
+# Checkpoints only after a stop and at the end: the resumed one was saved because of the preemption.
 job=$(submit --nodes=2 --ntasks-per-node=1 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" \
   --set train.epochs=400 --set checkpoint.every_epochs=400)
 wait_until 120 "the first epoch's line" reads "epoch 1/400 .*test accuracy"

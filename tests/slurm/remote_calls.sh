@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Remote calls over nodes: all claims of tests/rpc with one and with two ranks a node; then those of long tensors again
-# and again, beside two busy processes on cores that two ranks share.
+# Remote calls over nodes: all claims of tests/rpc with one and with two ranks per node; then those
+# of long tensors repeatedly, beside two busy processes on cores shared by two ranks.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
@@ -18,8 +18,8 @@ claims() {
 for tasks in 1 2; do
   claims "$tasks" --gtest_filter='-Idle.WhereWorkersAreMoreThanCores*'  # said of workers that share a core
 done
-# A rank that waits for a tensor leaves the core to the one that sends it: as it did not, one of 13 repetitions met a
-# deadline of 60 s.
+# A rank that waits for a tensor leaves the core to the sender: before that, one of 13 repetitions
+# reached a deadline of 60 s.
 for _ in 1 2; do
   while :; do :; done &
 done

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# `scontrol requeue` of a job that runs: SIGTERM to every rank, which save in the seconds that Slurm leaves them, and the
-# second start goes on from there. Of one that is complete: the third start does nothing.
+# `scontrol requeue` of a running job: SIGTERM to every rank. They save in the seconds that Slurm
+# leaves them, and the second start resumes from there. After a complete run the third start does
+# nothing.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
 reads() { grep -q "$1" "lockstep-$job.log" 2>/dev/null; }
 
-# No checkpoint but those of a stop and of the end: what is resumed from was saved because of the signal.
+# Checkpoints only after a stop and at the end: the resumed one was saved because of the signal.
 job=$(submit --nodes=2 --ntasks-per-node=1 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" \
   --set train.epochs=400 --set checkpoint.every_epochs=400)
 wait_until 120 "the first epoch's line" reads "epoch 1/400 .*test accuracy"

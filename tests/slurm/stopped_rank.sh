@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A rank is stopped on one of four nodes of two tasks, in a collective and while a group is made: at the
-# deadline the job says which rank, on which node, and ends.
+# A rank is stopped on one of four nodes of two tasks, in a collective and while a group is made: at
+# the deadline the job names the rank and its node, and ends.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
 export LOCKSTEP_APP="$LOCKSTEP_BINARY_DIR/tests/apps/misbehave"
-# stopped ORDER PATTERN: the job of that misdeed gives this verdict.
+# stopped ORDER PATTERN: the job with that fault gives this verdict.
 stopped() {
   export MISBEHAVE=$1
   local job

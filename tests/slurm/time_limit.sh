@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The application asks Slurm for its time limit, of a minute, and stops 40 s before it, without a signal; the job
-# requeues itself and goes on. A file `stop` in the run folder ends that start, which is not requeued.
+# The application asks Slurm for its time limit, of a minute, and stops 40 s before it, without a
+# signal; the job requeues itself and resumes. A file `stop` in the run folder ends that start,
+# which is not requeued.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 

@@ -14,7 +14,7 @@ namespace {
 
 std::atomic<std::int64_t> count{0};
 
-/// Where the shared libraries lie that may allocate as they like.
+/// Shared libraries that may allocate freely.
 class ForeignLibraries {
  public:
   ForeignLibraries() {
@@ -72,7 +72,7 @@ std::int64_t lockstep::test::allocation_count() noexcept {
   return count.load(std::memory_order_relaxed);
 }
 
-// Each form is replaced, so that the return address is that of who asked for memory.
+// Each form is replaced separately, so that the return address is the caller's.
 void* operator new(std::size_t bytes) {
   return allocate_or_throw(bytes, usual, __builtin_return_address(0));
 }

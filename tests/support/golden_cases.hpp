@@ -10,10 +10,9 @@
 
 namespace lockstep::test {
 
-/// Runs every case of a golden file in f32 and f64 with the check of its operation, `checks` being
-/// a map from the operation's name to a function of a Case(file, group, dtype). Fails for a case
-/// that nothing checks, a check without a case, and data that nothing has read. Groups in `others`
-/// are no cases.
+/// Runs every case of a golden file in f32 and f64 with the check of its operation; `checks` maps
+/// the operation's name to a function of a Case(file, group, dtype). Fails for a case without a
+/// check, a check without a case, and unread data. Groups in `others` are not cases.
 template <class Case, class Checks>
 void check_golden_cases(const GoldenFile& file, const Checks& checks,
                         const std::set<std::string>& others = {}) {

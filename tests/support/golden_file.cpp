@@ -40,7 +40,7 @@ std::string own_folder() {
 
 void skip_test(const std::string& reason) { GTEST_SKIP() << reason; }
 
-/// Of a file. Ends the test that runs, as one skipped, where a folder of one's own lacks it.
+/// Opens a file. Skips the running test if a user's own folder lacks it.
 std::string path_of(const std::string& name) {
   const char* const chosen = std::getenv("LOCKSTEP_GOLDEN_DIR");
   if (!chosen) return own_folder() + "/" + name;
@@ -57,7 +57,7 @@ void expect(bool ok, const std::string& what) {
   if (!ok) throw Error("golden data: cannot read " + what);
 }
 
-/// The dtype under which a dataset is handed out, and how HDF5 calls it in memory.
+/// The dtype of a dataset for tests, and its HDF5 type in memory.
 std::pair<DType, hid_t> element_type(hid_t stored, const std::string& where) {
   const std::size_t size = H5Tget_size(stored);
   if (H5Tget_class(stored) == H5T_FLOAT) {
@@ -90,7 +90,7 @@ struct GoldenFile::File {
     return {H5Oopen(handle, name.empty() ? "/" : name.c_str(), H5P_DEFAULT), H5Oclose, where(name)};
   }
 
-  /// Names of the members of a group that are of `type`, in alphabetic order.
+  /// Names of the members of a group with `type`, in alphabetic order.
   [[nodiscard]] std::vector<std::string> members(const std::string& group, H5O_type_t type) const {
     const Handle opened = object(group);
     H5G_info_t info;
@@ -108,7 +108,7 @@ struct GoldenFile::File {
     return names;
   }
 
-  /// Opens an attribute and hands its identifier to `read`.
+  /// Opens an attribute and passes its identifier to `read`.
   template <class Read>
   void attribute(const std::string& owner, const std::string& name, const Read& read) const {
     const Handle opened = object(owner);
@@ -119,7 +119,7 @@ struct GoldenFile::File {
 };
 
 GoldenFile::GoldenFile(const std::string& name) {
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // we say ourselves what is missing
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // Lockstep reports missing ones itself
   file_ = std::make_unique<File>(path_of(name));
 }
 

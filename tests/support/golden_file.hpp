@@ -12,8 +12,9 @@ namespace lockstep::test {
 /// tests/golden of the sources. Paths are HDF5 paths without a leading slash.
 class GoldenFile {
  public:
-  /// "ops.h5". If it is absent, throws Error; but where LOCKSTEP_GOLDEN_DIR is a folder other than
-  /// the sources' own, which may hold some files only, the test that asks is skipped and says so.
+  /// Opens "ops.h5". If it is missing, throws Error. But if LOCKSTEP_GOLDEN_DIR is a folder other
+  /// than the sources' own, which may hold only some files, the calling test is skipped with a
+  /// message.
   explicit GoldenFile(const std::string& name);
   ~GoldenFile();
 
@@ -21,11 +22,11 @@ class GoldenFile {
   [[nodiscard]] std::vector<std::string> datasets(
       const std::string& path) const;  ///< names in a group
   [[nodiscard]] bool has(const std::string& path) const;
-  /// dtypes f32 f64 i32 i64 u8; u16 and u32 come as i64.
+  /// dtypes f32 f64 i32 i64 u8; u16 and u32 become i64.
   [[nodiscard]] Tensor tensor(const std::string& path) const;
-  /// Datasets in a group and below that tensor() has not handed out: reference numbers that a test
-  /// which reads that group would otherwise forget in silence. Without the `_f32` ones, which
-  /// PyTorch computed in single precision: they are in the tolerances.
+  /// Datasets in a group and below that tensor() has not returned: a test that reads the group
+  /// would otherwise silently ignore these numbers. Without the `_f32` ones, which PyTorch computed
+  /// in single precision: they are part of the tolerances.
   [[nodiscard]] std::vector<std::string> unread(const std::string& path) const;
 
   [[nodiscard]] bool has_attribute(const std::string& path, const std::string& name) const;
@@ -35,7 +36,7 @@ class GoldenFile {
   [[nodiscard]] std::vector<double> numbers(const std::string& path, const std::string& name) const;
   [[nodiscard]] std::string text(const std::string& path, const std::string& name) const;
 
-  /// 16 m of the README: what |y - ref| may be for the *_f64 dataset at `path`.
+  /// 16 m of the README: the limit of |y - ref| for the *_f64 dataset at `path`.
   [[nodiscard]] double tolerance(const std::string& path) const;
 
  private:
@@ -43,8 +44,8 @@ class GoldenFile {
   std::unique_ptr<File> file_;
 };
 
-/// max |y - reference| over all elements in double; +inf where shapes differ or only one is NaN
-/// (equal infinities and NaN against NaN count as 0).
+/// max |y - reference| over all elements in double; +inf if shapes differ or only one is NaN (equal
+/// infinities and NaN against NaN count as 0).
 [[nodiscard]] double max_difference(const Tensor& y, const Tensor& reference);
 
 }  // namespace lockstep::test

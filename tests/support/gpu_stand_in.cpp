@@ -16,7 +16,7 @@ using math::ColumnMajorProduct;
 using math::Convolution;
 using math::ConvolutionPass;
 
-/// Element (row, column) as the product sees it.
+/// Element (row, column) as the product reads it.
 template <class T>
 double element(const ColumnMajorProduct::Matrix& m, const void* data, std::int64_t number,
                std::int64_t row, std::int64_t column) {
@@ -44,7 +44,7 @@ void multiply(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
   }
 }
 
-/// f(place in x, in the weight, in y) for each product that a convolution sums.
+/// Calls f(place in x, in the weight, in y) for each product that a convolution sums.
 template <class F>
 void for_each_term(const Convolution& c, const F& f) {
   const auto dims = static_cast<std::size_t>(c.dims);
@@ -148,7 +148,7 @@ class PlainLoops final : public math::DeviceMath {
   [[nodiscard]] std::unique_ptr<math::ProductPlan> plan(const char* /*name*/,
                                                         const ColumnMajorProduct& product,
                                                         Device /*device*/) override {
-    // A library may have a bias for some extents only.
+    // A library may support a bias for some extents only.
     if (product.bias && product.rows % 2 == 1) return nullptr;
     return std::make_unique<LatePlan<ColumnMajorProduct, math::ProductAddresses>>(product);
   }

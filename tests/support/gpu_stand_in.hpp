@@ -3,15 +3,15 @@
 
 namespace lockstep::test {
 
-/// While it lives, simulated devices compute as a GPU does: products and convolutions by what a
-/// vendor's library is told, here in plain loops, late; all else by kernels; and what has none is
-/// refused.
+/// While it lives, simulated devices compute like a GPU: products and convolutions by calls to a
+/// vendor's library, here plain loops run asynchronously; everything else by kernels; operations
+/// without a kernel are refused.
 class GpuStandIn {
  public:
   GpuStandIn();
 
-  [[nodiscard]] static int plans();  ///< that were made so far
-  [[nodiscard]] static int runs();   ///< of them
+  [[nodiscard]] static int plans();  ///< number of products so far
+  [[nodiscard]] static int runs();   ///< number of convolutions among them
 
  private:
   math::MathStandIn serves_;

@@ -1,6 +1,6 @@
-// main() of GoogleTest programs without MPI. Arguments are sources, attention_test.cpp: their tests
-// are run, since a program holds those of several CTest entries; without any, all. A filter of
-// names that is given too decides alone.
+// main() of GoogleTest programs without MPI. Arguments are sources, for example attention_test.cpp:
+// only their tests are run, since a program holds those of several CTest entries. Without arguments
+// all tests are run. An explicit filter of names takes precedence.
 #include <algorithm>
 #include <cstdio>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// The names of all tests that stand in these sources, as a filter.
+/// A filter with the names of all tests in these sources.
 std::string tests_in(std::span<char* const> sources) {
   std::string filter;
   const auto& program = *testing::UnitTest::GetInstance();
@@ -34,7 +34,7 @@ std::string tests_in(std::span<char* const> sources) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1 && testing::GTEST_FLAG(filter) == "*") {
-    // An empty filter would be all tests.
+    // An empty filter would mean all tests.
     testing::GTEST_FLAG(filter) = tests_in({argv + 1, argv + argc}) + "none in these sources";
   }
   const int failed = RUN_ALL_TESTS();

@@ -3,7 +3,7 @@
 
 namespace lockstep::test {
 
-/// What the E says that `f` throws.
+/// The message of the E thrown by `f`.
 template <class E, class F>
 std::string message_of(const F& f) {
   try {

@@ -1,6 +1,6 @@
-// main() of GoogleTest programs that run under mpiexec. Tests communicate as they like; this file
-// does so only before the first and after the last one, so ranks that assert differently (or fail
-// a different number of assertions) cannot hang in the reporting.
+// main() of GoogleTest programs that run under mpiexec. Tests communicate freely; this file does so
+// only before the first and after the last one. So ranks that assert differently (or fail a
+// different number of assertions) cannot hang in the reporting.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,7 @@ class FailureCollector : public testing::EmptyTestEventListener {
   }
   void OnTestEnd(const testing::TestInfo& /*test*/) override { running_ = outside; }
 
-  // GoogleTest holds its lock here: asking it anything, such as the test's name, would hang.
+  // GoogleTest holds its lock here: calls to it, for example for the test's name, would hang.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     text_ += running_ + "\n  ";
@@ -46,9 +46,9 @@ void print_failures(int rank, const std::string& text) {
   std::fprintf(stderr, "---- failures on rank %d ----\n%s", rank, text.c_str());
 }
 
-/// A rank that failed in the middle of a test has often left its peers waiting in a collective:
-/// they will not come, and CTest's time-out would hide why. So it says what it knows and ends the
-/// job.
+/// A rank that failed in the middle of a test has often left its peers waiting in a collective.
+/// They will not arrive, and CTest's time-out would hide the reason. So this rank reports and ends
+/// the job.
 void await_others_or_abort(int rank, const std::string& failures) {
   MPI_Request everybody = MPI_REQUEST_NULL;
   MPI_Ibarrier(MPI_COMM_WORLD, &everybody);
@@ -96,7 +96,7 @@ int run_tests(int argc, char** argv) {
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   if (rank != 0) {
     delete listeners.Release(listeners.default_result_printer());
-    testing::GTEST_FLAG(output) = "";  // one XML file a run, not one a rank
+    testing::GTEST_FLAG(output) = "";  // one XML file per run, not per rank
   }
   auto* collector = new FailureCollector;  // owned by GoogleTest
   listeners.Append(collector);

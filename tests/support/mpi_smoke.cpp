@@ -1,4 +1,4 @@
-// Plain MPI, nothing of ours: if this fails, the launcher or MPI is broken, not the library.
+// Plain MPI without Lockstep: if this fails, the launcher or MPI is broken, not the library.
 // Started by CTest on 2 ranks.
 #include <cstdio>
 

@@ -36,7 +36,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
   _exit(127);
 }
 
-/// Reads what the leader of a process group says, to its end or the group's at the limit.
+/// Reads the output of a process group's leader, to its end or to the group's at the limit.
 Finished follow(pid_t child, int output, double limit_s) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -48,7 +48,7 @@ Finished follow(pid_t child, int output, double limit_s) {
     pollfd readable{output, POLLIN, 0};
     if (poll(&readable, 1, 100) > 0) {
       const auto count = read(output, buffer.data(), buffer.size());
-      if (count <= 0) break;  // a terminal that everybody has closed is an error, not an end
+      if (count <= 0) break;  // a terminal closed by all processes is an error, not an end
       result.output.append(buffer.data(), static_cast<std::size_t>(count));
     } else if (!late && elapsed() > limit_s) {
       late = true;
@@ -88,7 +88,7 @@ Finished run_on_terminal(const std::vector<std::string>& command, int columns, d
   size.ws_row = 24;
   size.ws_col = static_cast<unsigned short>(columns);
   int screen = -1;
-  const pid_t child = forkpty(&screen, nullptr, nullptr, &size);  // leads a session, so a group
+  const pid_t child = forkpty(&screen, nullptr, nullptr, &size);  // leads a session, and so a group
   if (child < 0) throw std::runtime_error("forkpty failed");
   if (child == 0) become(command, {});
   return follow(child, screen, limit_s);

@@ -15,24 +15,24 @@ struct Finished {
     return output.find(text) != std::string::npos;
   }
 
-  /// Whether a job, of which a rank ends with `code` and without MPI_Finalize, was reported as
-  /// that. MPICH's mpiexec ends the other ranks by SIGKILL, and now and then reports that (3 times
-  /// in 140 under AddressSanitizer); or it sees a rank's connection close before the rank's end,
-  /// and reports 1 (once in 300 jobs of a program that calls MPI_Init and MPI_Barrier and returns
-  /// 2).
+  /// Whether a job, one rank of which ended with `code` and without MPI_Finalize, was reported with
+  /// that code. MPICH's mpiexec ends the other ranks by SIGKILL, and sometimes reports that (3
+  /// times in 140 under AddressSanitizer). Or it sees a rank's connection close before the rank's
+  /// end, and reports 1 (once in 300 jobs of a program that calls MPI_Init and MPI_Barrier and
+  /// returns 2).
   [[nodiscard]] bool ended_with(int code) const {
     return exit_code == code || (exit_code == 9 && says("Killed (signal 9)")) ||
            (exit_code == 1 && says("Hangup (signal 1)"));
   }
 };
 
-/// Runs a program (found in PATH) to its end and reads what it prints. After `limit_s` its whole
+/// Runs a program (found in PATH) to its end and reads its output. After `limit_s` its whole
 /// process group is killed: a test of a hang must not hang.
 [[nodiscard]] Finished run(const std::vector<std::string>& command,
                            const std::vector<std::pair<std::string, std::string>>& environment = {},
                            double limit_s = 240);
 
-/// The same on a terminal of its own, `columns` wide, which says what reaches the screen: "\r\n"
+/// The same on a terminal of its own, `columns` wide; the output is what reaches the screen: "\r\n"
 /// ends a line.
 [[nodiscard]] Finished run_on_terminal(const std::vector<std::string>& command, int columns,
                                        double limit_s = 60);
@@ -41,7 +41,7 @@ struct Finished {
 [[nodiscard]] std::vector<std::string> app(int ranks, const std::string& name,
                                            const std::vector<std::string>& arguments);
 
-/// `command` as a shell reads it: each word in quotes.
+/// `command` for a shell: each word in quotes.
 [[nodiscard]] std::string quoted(const std::vector<std::string>& command);
 
 /// A file of the sources: source("inputs/synthetic.toml").
@@ -50,7 +50,7 @@ struct Finished {
 /// An executable of this build: built("apps/lockstep").
 [[nodiscard]] std::string built(const std::string& path);
 
-/// A new empty folder, removed with everything in it at the end of the scope.
+/// A new empty folder, removed with its contents at the end of the scope.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -67,7 +67,7 @@ class ScratchFolder {
 };
 
 [[nodiscard]] std::string read_file(const std::string& path);
-/// The same of a file in /proc: "" if its process has ended, or ends meanwhile.
+/// The same for a file in /proc: "" if its process has ended, or ends meanwhile.
 [[nodiscard]] std::string read_of_process(const std::string& path);
 
 /// Seconds since a program wrote `path` to mark a moment. Throws if it never did.

@@ -1,12 +1,13 @@
 #pragma once
-// How many ranks, as threads, a claim is tried on.
+// The numbers of ranks, as threads, on which a claim is tested.
 #include <algorithm>
 #include <vector>
 
 namespace lockstep::test {
 
-/// 1 to `most`. A sanitizer looks at each line of code, not at each size: 3 at most under
-/// AddressSanitizer, 2 and 4 under ThreadSanitizer (cmake/LockstepTest.cmake does alike for MPI's).
+/// 1 to `most`. A sanitizer checks each line of code, not each size: at most 3 under
+/// AddressSanitizer, 2 and 4 under ThreadSanitizer (cmake/LockstepTest.cmake does the same for
+/// MPI's).
 inline std::vector<int> counts_of_threads(int most) {
 #ifdef __SANITIZE_THREAD__
   return {2, std::min(most, 4)};

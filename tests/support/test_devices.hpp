@@ -1,6 +1,6 @@
 #pragma once
-// Devices that tests compare with the host. What a test instantiates over devices_to_test() has
-// cases whose names end in "sim", and where this process sees a GPU, others that end in "cuda".
+// Devices that tests compare with the host. Tests instantiated over devices_to_test() have cases
+// whose names end in "sim", and, if this process sees a GPU, others that end in "cuda".
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,13 +30,13 @@ inline std::string name_of_device_case(const testing::TestParamInfo<Device>& inf
   return std::string(name_of(info.param.type));
 }
 
-/// By how much a GPU's numbers may differ from the host's, of the largest of them.
+/// The tolerance of a GPU's numbers relative to the largest of the host's.
 inline double gpu_tolerance(DType dtype) {
   return dtype == DType::f64 ? 1e-11 : dtype == DType::f32 ? 5e-5 : 2e-2;
 }
 
-/// Expects of a simulated device the host's bits, since it runs the host's kernels. A GPU sums in
-/// another order and has exponential functions of its own: of it, what is within `tolerance` of the
+/// Expects the host's bits from a simulated device, which runs the host's kernels. A GPU sums in
+/// another order and has its own exponential functions: it must be within `tolerance` of the
 /// largest number.
 inline void expect_like_host(Device device, const std::vector<double>& found,
                              const std::vector<double>& expected, double tolerance) {
@@ -55,8 +55,8 @@ inline void expect_like_host(Device device, const std::vector<double>& found,
   }
 }
 
-/// Calls f. False where a GPU has no kernel for something in it and refused in a sentence, which is
-/// printed: whoever runs the tests on a GPU counts those.
+/// Calls f. False if a GPU has no kernel for an operation and refused with a sentence, which is
+/// printed, so that GPU test runs can count refusals.
 template <class F>
 bool runs_on(Device device, const F& f) {
   try {

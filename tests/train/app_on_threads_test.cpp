@@ -1,5 +1,5 @@
-// A whole program whose ranks are threads, within this one: what ThreadSanitizer sees of it. What
-// users see of it: tests/apps/ranks_as_threads_test.cpp.
+// A whole program with ranks as threads, within this one: for ThreadSanitizer. For users' view see
+// tests/apps/ranks_as_threads_test.cpp.
 #include <gtest/gtest.h>
 
 #include <lockstep/base/rank.hpp>
@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Fails on rank 1 in its third step, where it is told to.
+/// Fails on rank 1 in its third step if requested.
 class FragileTask : public Classification {
  public:
   FragileTask(Deck& deck, bool fails) : Classification(deck), fails_(fails) {}
@@ -28,7 +28,7 @@ class FragileTask : public Classification {
   mutable int calls_ = 0;
 };
 
-/// Runs it on `ranks` threads for `epochs` of five steps; the exit code.
+/// Runs it on `ranks` threads for `epochs` of five steps; returns the exit code.
 int run_app(const test::ScratchFolder& scratch, int ranks, int epochs, bool fails = false) {
   std::vector<std::string> words{"fragile",
                                  scratch.write("deck.toml", R"(

@@ -1,6 +1,6 @@
-// A model with buffers on several ranks: each rank's running statistics see its own samples only,
-// and still every rank evaluates and saves the same bits, rank 0's. With ddp.sync_batch_norm they
-// see those of all ranks.
+// A model with buffers on several ranks: each rank's running statistics see only its own samples,
+// but every rank evaluates and saves the same bits, rank 0's. With ddp.sync_batch_norm they see the
+// samples of all ranks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Its statistics stand near the end of its state, which in a checkpoint the last rank writes.
+/// Its statistics are near the end of its state, which the last rank writes to a checkpoint.
 class BatchNormTask : public Classification {
  public:
   using Classification::Classification;
@@ -53,16 +53,16 @@ Bits bits_of(const StateDict& state) {
   return bits;
 }
 
-/// What one rank had in its hands.
+/// One rank's states.
 struct Seen {
   Bits step_4;     ///< the model's state after four steps
   Bits trained;    ///< the state after the last step of the first epoch
-  Bits evaluated;  ///< the state that the evaluation after it used
+  Bits evaluated;  ///< the state used by the evaluation after it
   Bits end;        ///< the state at the end of a whole run, whose checkpoint was saved
   Evaluation evaluation;
 };
 
-/// Two epochs in `folder`, each ending in a batch of one sample: all ranks but the first have none.
+/// Two epochs in `folder`, each ending in a batch of one sample: only the first rank has one.
 std::vector<Seen> train(int ranks, const std::string& folder, bool sync_batch_norm = false) {
   std::vector<Seen> seen(static_cast<std::size_t>(ranks));
   std::mutex reading;
@@ -132,7 +132,7 @@ TEST_P(BatchNormOnRanks, AllSaveTheStatisticsOfRankZeroInWhichEveryBatchIsCounte
   EXPECT_EQ(saved.model.at("bn.num_batches_tracked").to_vector<std::int64_t>().at(0), 12);
 }
 
-/// The largest difference of two numbers beside each other; NaN if there is one.
+/// The largest difference of corresponding numbers; NaN if there is one.
 double largest_difference(const Bits& a, const Bits& b) {
   double largest = 0;
   for (std::size_t t = 0; t < a.size(); ++t) {

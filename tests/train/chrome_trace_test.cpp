@@ -59,7 +59,7 @@ TEST(ChromeTrace, TextsOfAnyKindGiveValidJson) {
   EXPECT_EQ(complete[0].at("args").at("of"), "\"q\"");
 }
 
-TEST(ChromeTrace, WhatADeviceDidHasARowOfItsOwnByTheDevicesName) {
+TEST(ChromeTrace, ADevicesEventsHaveARowWithTheDevicesName) {
   TraceTrack track{.thread = "training"};
   const TraceEvent of_host{.start_ns = 1, .end_ns = 2, .category = "step", .name = "forward"};
   TraceEvent of_device = of_host;
@@ -78,7 +78,7 @@ TEST(ChromeTrace, WhatADeviceDidHasARowOfItsOwnByTheDevicesName) {
     EXPECT_EQ(complete[i].at("tid"), rows.at(i == 0 ? "training" : "cuda:1"));
 }
 
-TEST(ChromeTrace, WhatIsInFlightBeginsAndEndsInsideOut) {
+TEST(ChromeTrace, AsynchronousEventsBeginAndEndInsideOut) {
   TraceTrack track{.thread = "training"};
   const TraceEvent outer{.start_ns = 1000,
                          .end_ns = 3000,
@@ -90,7 +90,7 @@ TEST(ChromeTrace, WhatIsInFlightBeginsAndEndsInsideOut) {
   TraceEvent inner = outer;
   inner.name = "not all ranks have entered";
   inner.number = inner.bytes = -1;
-  track.events = {outer, inner};  // they end at one moment
+  track.events = {outer, inner};  // they end at the same moment
   TraceEvent other = outer;
   other.flight = 10;
   other.number = 2;
@@ -106,7 +106,7 @@ TEST(ChromeTrace, WhatIsInFlightBeginsAndEndsInsideOut) {
   EXPECT_EQ(order, "b0x9o b0x9i e0x9i e0x9o b0xao e0xao ");
 }
 
-TEST(ChromeTrace, WhatEndedBeforeTheFileBeginsIsLeftOut) {
+TEST(ChromeTrace, EventsBeforeTheFilesBeginningAreLeftOut) {
   TraceTrack track{.thread = "training"};
   for (const std::int64_t end : {100, 200, 300})
     track.events.push_back({.start_ns = 50, .end_ns = end, .name = "e", .number = end});

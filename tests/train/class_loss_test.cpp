@@ -142,7 +142,7 @@ std::string refusal(const std::string& loss) {
   return "accepted";
 }
 
-TEST(ClassLossRefusal, NamesFileAndLineAndWhatWouldBeRight) {
+TEST(ClassLossRefusal, NamesFileLineAndRemedy) {
   const auto expect_says = [](const std::string& text, const std::vector<std::string>& parts) {
     for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
   };

@@ -22,7 +22,7 @@ TEST(Confusion, RecallIsOfRowsAndPrecisionOfColumns) {
 TEST(Confusion, TheTableHasALineAClassWithItsNameAndItsRow) {
   const Confusion confusion(2, {6, 2, 10, 3});
   EXPECT_EQ(confusion.table({"cat", "dog"}),
-            "class    recall  precision  samples  taken for class 0, 1, ...\n"
+            "class    recall  precision  samples  predicted as class 0, 1, ...\n"
             " 0  cat  0.7500     0.3750        8   6   2\n"
             " 1  dog  0.2308     0.6000       13  10   3\n");
 }

@@ -1,4 +1,4 @@
-// Training on a device: the host's bits on a simulated one, a model as good on a GPU.
+// Training on a device: the host's bits on a simulated one, an equally good model on a GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ std::string bits(const StateDict& state) {
   return all;
 }
 
-/// What a training comes to.
+/// Result of a training.
 struct Result {
   std::string model, optimizer;
   std::vector<double> losses;
@@ -82,7 +82,7 @@ struct Case {
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
-/// Windows of eight tokens, or fields of two channels and the ones that follow them.
+/// Windows of eight tokens, or fields of two channels and their successors.
 std::string make_data(const test::ScratchFolder& scratch, Kind kind) {
   if (kind == Kind::text) {
     std::vector<std::uint16_t> tokens;
@@ -138,7 +138,7 @@ Result train(const std::shared_ptr<ProcessGroup>& group, const Task& task, const
   return result;
 }
 
-/// Of every rank, which has a device of its own, or computes on the host.
+/// For every rank, with a device of its own, or on the host.
 std::vector<Result> train(const Case& one, DeviceType where) {
   set_math_threads(1);
   const test::ScratchFolder scratch;
@@ -169,7 +169,7 @@ std::vector<Result> train(const Case& one, DeviceType where) {
   return results;
 }
 
-/// A GPU rounds otherwise, and training makes more of it.
+/// A GPU rounds differently, and training amplifies that.
 void expect_close(const Result& here, const Result& there) {
   ASSERT_EQ(here.losses.size(), there.losses.size());
   for (std::size_t i = 0; i < here.losses.size(); ++i)
@@ -207,7 +207,7 @@ const std::vector<Case> cases{
           R"(train={precision="bf16", batch_size=20, epochs=1})"},
          Kind::text},
     Case{"transformer", {small_transformer}}, Case{"unet", {small_unet, one_epoch}, Kind::fields},
-    // On several ranks each has other settings of the training.
+    // Each number of ranks has other settings of the training.
     Case{"mlp_on_2",
          {R"(ddp.comm_hook="post_local_sgd")", "ddp.local_sgd_start_step=1",
           "ddp.local_sgd_period=2", "eval.top_k=3"},
@@ -235,7 +235,7 @@ const std::vector<Case> cases{
          Kind::text,
          4}};
 
-/// On GPUs those of one rank: there may be one GPU only.
+/// On GPUs with one rank: there may be only one GPU.
 std::vector<std::pair<Case, DeviceType>> cases_on_devices() {
   std::vector<std::pair<Case, DeviceType>> all;
   for (const Device at : test::devices_to_test()) {
@@ -263,7 +263,7 @@ TEST_P(OnDevice, TrainsAsOnTheHost) {
     } else {
       expect_close(host[rank], there[rank]);
     }
-    // A device opens and closes what it keeps around each wait.
+    // A device maps and unmaps its memory around each wait.
     CachingAllocator::of({where, static_cast<int>(rank)}).flush();
   }
 }
@@ -274,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(Trainer, OnDevice, testing::ValuesIn(cases_on_devices()
                                   std::string(name_of(info.param.second));
                          });
 
-// The scale is halved until gradients are finite: where it begins, some steps are left out.
+// The scale is halved until gradients are finite: in the beginning some steps are skipped.
 TEST(Trainer, LeavesTheSameStepsOutOnADevice) {
   const Case overflows{"mlp",
                        {R"(train.precision="fp16")", "train.loss_scale=4194304", "train.epochs=4",
@@ -285,7 +285,7 @@ TEST(Trainer, LeavesTheSameStepsOutOnADevice) {
   expect_same(host, train(overflows, DeviceType::sim)[0]);
 }
 
-/// What the parts of a training are told of losses.
+/// The losses that the parts of a training get.
 struct Listener final : TrainingPart {
   [[nodiscard]] std::string name() const override { return "listener"; }
   void after_step(const Training& training, const StepResult& step) override {
@@ -298,7 +298,7 @@ struct Listener final : TrainingPart {
   std::map<std::int64_t, double> losses;
 };
 
-/// In one step's batch a target is of no class.
+/// In one step's batch a target has no valid class.
 struct WrongTarget : Classification {
   using Classification::Classification;
   Variable loss(const Variable& output, const Batch& batch) const override {
@@ -348,8 +348,8 @@ TEST(Trainer, ReadsTheLossOfADeviceOneStepLateButForStepsThatAreLogged) {
     EXPECT_EQ(there->losses.at(step), here->losses.at(step)) << "step " << step;
 }
 
-/// Lets the device hang from the first kernel of its fourth step on, and go when that step's part
-/// of the host is over, or after a while.
+/// Makes the device hang from the first kernel of its fourth step until that step's part of the
+/// host has ended, or for a while.
 struct Hang final : TrainingPart {
   [[nodiscard]] std::string name() const override { return "hang"; }
   void before_step(const Training& training) override {
@@ -407,7 +407,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Trainer, TracesADevicesPhasesWhenItWorkedOnThem) {
   const TraceSession session(10000);
-  const auto hang = std::make_shared<Hang>();  // nothing of the fourth step begins in its time
+  const auto hang = std::make_shared<Hang>();  // no event of the fourth step begins in its time
   EXPECT_EQ(run(device, hang, {"log.every_steps=100"}).steps, 6);
   std::map<std::int64_t, std::map<std::string_view, TraceEvent>> of_device;
   std::vector<TraceEvent> of_host;  // optimizer
@@ -451,7 +451,7 @@ TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {
   EXPECT_EQ(failure(device, there), of_host);
 }
 
-TEST(Trainer, TellsOfAWrongTargetBeforeItSavesWhatCameOfIt) {
+TEST(Trainer, ReportsAWrongTargetBeforeSavingTheSpoiltState) {
   for (const std::int64_t step : {2, 4, 6}) {  // between logged ones; logged; the epoch's last
     const auto failure = [&](Device where, const std::shared_ptr<Listener>& listener) {
       return test::message_of<InputError>([&] {

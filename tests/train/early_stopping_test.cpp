@@ -16,7 +16,7 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// After how many of these figures it is over; 0: never.
+/// The number of these figures after which training ends; 0: never.
 int over_after(EarlyStopping stopping, const std::vector<double>& figures) {
   int seen = 0;
   for (const double figure : figures) {
@@ -57,7 +57,7 @@ TEST(FiguresOfEvaluation, AreKnownByNameAndByDirection) {
   EXPECT_TRUE(greater_is_better(task, "accuracy", "checkpoint.best"));
   EXPECT_EQ(test::message_of<InputError>(
                 [&] { static_cast<void>(greater_is_better(task, "acuracy", "checkpoint.best")); }),
-            "checkpoint.best = \"acuracy\" is no figure of the evaluation. There are: loss, "
+            "checkpoint.best = \"acuracy\" is not a figure of the evaluation. Choose one of: loss, "
             "accuracy.");
   Deck without = Deck::parse(
       "data = {kind = \"synthetic\", synthetic_samples = 20, test_set = false}", "test");

@@ -1,4 +1,4 @@
-// Sizes that nobody has at hand: one rank of 4,096, with the plans, samplers, loader, model and
+// Job sizes beyond any test machine: one rank of 4,096, with the plans, samplers, loader, model and
 // gradient reduction of a real run.
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(FourThousandRanks, OneOfThemTrainsItsShare) {
     EXPECT_EQ(trainer.steps_an_epoch(), 2);
     const auto before = group->traffic();
     const double loss = trainer.step();
-    // One all-reduce of one bucket: what this rank sends in a step does not grow with the ranks.
+    // One all-reduce of one bucket: a rank's bytes per step do not grow with the number of ranks.
     EXPECT_EQ(group->traffic().operations - before.operations, 1);
     EXPECT_LT(group->traffic().bytes - before.bytes, (16 * 785 + 10 * 17) * 4 + 4 * 64);
     EXPECT_GT(loss, rank < 1904 ? 3.0 : 1.0);  // about log(10) a sample: two samples, then one

@@ -1,5 +1,4 @@
-// GPT-2's weights as Hugging Face has them, and the logits that PyTorch finds with them
-// (gpt2/make.py).
+// GPT-2's weights in Hugging Face's form, and PyTorch's logits for them (gpt2/make.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +63,7 @@ TEST(HuggingFaceGpt2, RefusesAHeadOfItsOwnAndOtherModels) {
                   entry.name == "lm_head.weight" ? Tensor::zeros({50, 24}) : entry.tensor);
   EXPECT_NE(test::message_of<CheckpointError>([&] {
               static_cast<void>(from_hugging_face_gpt2(untied));
-            }).find("a head of its own"),
+            }).find("head of Lockstep's gpt is tied"),
             std::string::npos);
   StateDict other;
   other.insert("fc1.weight", Tensor::zeros({2, 2}));

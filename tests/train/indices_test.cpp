@@ -1,5 +1,5 @@
-// Samples that are integers reach a model as they are: from a file, by the deck, through each
-// rank's loader, to an Embedding.
+// Integer samples reach a model unscaled: from a file, by the deck, through each rank's loader, to
+// an Embedding.
 #include <gtest/gtest.h>
 #include <data/hdf5_files.hpp>
 
@@ -38,7 +38,7 @@ class LookUp : public Classification {
   }
 };
 
-/// Sentences of four words, each of the class that its first word is in.
+/// Sentences of four words; the first word determines the class.
 std::string sentences(const test::ScratchFolder& folder) {
   const std::string file = folder.file("sentences.h5");
   for (const auto& [group, n] : {std::pair("train/", 240), std::pair("test/", 60)}) {

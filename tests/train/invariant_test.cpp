@@ -24,8 +24,8 @@
 namespace lockstep::train {
 namespace {
 
-/// A hash of what a run leaves: losses of its steps and of the test set, parameters, buffers and
-/// the optimizer's state.
+/// A hash of a run's results: losses of its steps and of the test set, parameters, buffers and the
+/// optimizer's state.
 class Bits {
  public:
   void add(double number) { add(std::vector{number}); }
@@ -77,7 +77,7 @@ class NormTask : public Classification {
   }
 };
 
-/// What a rank does, and the hash of its bits; the last batch of an epoch, if it is not dropped,
+/// Trains on one rank and returns the hash of its bits; the last batch of an epoch, if not dropped,
 /// has fewer samples than shards.
 std::string train_on(const std::shared_ptr<ProcessGroup>& group, const Model& model, int threads) {
   static std::mutex reading;
@@ -114,7 +114,7 @@ std::string train_on(const std::shared_ptr<ProcessGroup>& group, const Model& mo
   return bits.hash();
 }
 
-/// In a thread of its own, as in a process of its own.
+/// In a thread of its own, as if in a process of its own.
 std::string train_alone(const Model& model, int threads) {
   std::string bits;
   std::thread([&] { bits = train_on(std::make_shared<FakeGroup>(1, 0), model, threads); }).join();

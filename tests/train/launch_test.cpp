@@ -1,5 +1,5 @@
-// What may be wrong with a launch, on made-up machines: each finding, and that healthy launches
-// have none. The same faults on real processes: tests/apps/doctor_test.cpp, tests/slurm.
+// Faults of a launch on synthetic machines: each finding, and no finding for healthy launches. For
+// the same faults on real processes see tests/apps/doctor_test.cpp and tests/slurm.
 #include <lockstep/train/launch/launch.hpp>
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(Launch, SeatTravelsWhole) {
   EXPECT_EQ(unpacked<RankInfo>(packed(RankInfo{.host = "no\xff"})).host, "no\xff");
 }
 
-TEST(Launch, CoreListIsWhatTasksetTakes) {
+TEST(Launch, CoreListIsInTasksetsNotation) {
   EXPECT_EQ(core_list({}), "");
   EXPECT_EQ(core_list({3}), "3");
   EXPECT_EQ(core_list({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
@@ -79,7 +79,7 @@ TEST(Cores, MoreRanksThanCoresOfOneMachine) {
 }
 
 TEST(Cores, CrowdInsideALargerMaskOfAnotherRank) {
-  // Rank 0 may go anywhere, but ranks 1 and 2 have one core for both.
+  // Rank 0 is not bound, but ranks 1 and 2 share one core.
   expect_one(
       check_cores(make_launch({info_on("a", {0, 1, 2, 3}), info_on("a", {2}), info_on("a", {2})})),
       "cores", Finding::Severity::warning, {"2 ranks share 1 core(s)"});
@@ -95,7 +95,7 @@ TEST(Cores, MasksThatOverlapInPart) {
 TEST(Gpus, TwoRanksOfOneMachineOnOneDevice) {
   auto infos = healthy();
   for (RankInfo& info : infos) info.gpu = "0000:01:00.0";
-  infos[3].gpu = "0000:02:00.0";  // machine b is in order: the same address there is another GPU
+  infos[3].gpu = "0000:02:00.0";  // machine b is healthy: the same address there is another GPU
   expect_one(check_gpus(make_launch(infos)), "gpu", Finding::Severity::warning,
              {"ranks 0, 1", "0000:01:00.0 of a", "--gpus-per-task=1"});
 }
@@ -151,7 +151,7 @@ TEST(WorldOfOne, EachLauncherHasItsRemedy) {
         std::pair("OMPI_COMM_WORLD_SIZE", "LOCKSTEP_MPI=openmpi")}) {
     const Environment started(variable, "4");
     expect_one(check_world_of_one(alone, "MPICH 4"), "world of one", Finding::Severity::error,
-               {variable, "4 of them", remedy, "MPICH 4"});
+               {variable, "4 processes", remedy, "MPICH 4"});
     EXPECT_TRUE(check_world_of_one(make_launch(healthy()), "MPICH").empty());
   }
 }
@@ -193,14 +193,14 @@ TEST(Links, SlowOneBetweenMachinesIsNamed) {
 }
 
 TEST(Links, AreComparedWithTheirKindOnly) {
-  // Between machines ten times slower than within: as it should be.
+  // Ten times slower between machines than within: that is normal.
   const NodeLayout layout({"a", "a", "b", "b", "c", "c", "d", "d"});
   std::vector<Link> links;
   for (int from = 0; from < 7; ++from) {
     links.push_back(from % 2 == 0 ? Link{from, from + 1, 0.5, 10} : Link{from, from + 1, 50, 0.1});
   }
   EXPECT_TRUE(check_links(links, layout).empty());
-  // Two of a kind do not tell which is the slow one.
+  // Two links of a kind do not show which one is slow.
   EXPECT_TRUE(check_links({{0, 1, 1, 10}, {1, 2, 100, 1}}, NodeLayout({"a", "b", "c"})).empty());
 }
 

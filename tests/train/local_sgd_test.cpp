@@ -1,4 +1,4 @@
-// ddp.comm_hook = "post_local_sgd" in whole runs of three ranks that are threads.
+// ddp.comm_hook = "post_local_sgd" in whole runs of three ranks as threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -153,14 +153,14 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
   }
 }
 
-// In which gradients, and answers beside them, are each rank's own already.
+// Gradients, and the answers beside them, are each rank's own by then.
 TEST(LocalSgd, RankZeroAloneSeesAReasonToStopInTheFirstLocalStep) {
   const test::ScratchFolder scratch;
   with_trainers(local_from_step_5,
                 [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
                   const auto folder = RunFolder::open(group, {.dir = scratch.file("run")}, false);
                   int steps = 0;
-                  // Its gradient is the first of a step that is final.
+                  // Its gradient is the first final one of a step.
                   const GradHook hook = trainer.model().parameters().back().add_grad_hook([&] {
                     if (++steps != 6 || group.rank() != 0) return;
                     std::ofstream(folder.file("stop")) << "please";

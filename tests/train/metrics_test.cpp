@@ -20,7 +20,7 @@ MetricsRow step_row(std::int64_t step) {
   return {.kind = "step", .step = step, .epoch = 1, .loss = 0.5};
 }
 
-/// Of a run that begins, or goes on with its own past.
+/// For a run that begins, or resumes with its own history.
 MetricsFile begun(const std::string& file, std::optional<std::int64_t> step = {}) {
   MetricsFile metrics = step ? MetricsFile(file, file, *step, 1) : MetricsFile(file);
   metrics.begin();
@@ -106,7 +106,7 @@ TEST(MetricsFile, OfALongRunEveryManyThRowStaysInMemoryAndTheNewest) {
   EXPECT_TRUE(read_file(file) == before) << "the file has all rows";
 }
 
-TEST(MetricsFile, KnowsWhatWasLost) {
+TEST(MetricsFile, CountsLostSteps) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
   {
@@ -120,7 +120,7 @@ TEST(MetricsFile, KnowsWhatWasLost) {
   EXPECT_EQ(begun(file, 12).steps_again(), 0);
 }
 
-// Its checkpoint is of the epoch's last step, and its rows of a start that was killed after them.
+// Its checkpoint is from the epoch's last step; its rows are from a start killed after them.
 TEST(MetricsFile, AnEpochThatEndsOnceMoreHasItsRowsOnce) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");

@@ -28,7 +28,7 @@ TEST_P(EveryModel, HasRightGradients) {
 
 INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel, testing::Values("convnet", "mlp", "transformer"));
 
-/// The identity, with a backward that is wrong in one precision.
+/// The identity, with a wrong backward in one precision.
 class WrongNode : public PooledNode<WrongNode> {
  public:
   void backward(const Tensor& grad_output) override {

@@ -50,8 +50,8 @@ Bits train_here(const Model& model, int threads) {
   return bits;
 }
 
-/// In a thread of its own, as in a process of its own: what math libraries keep for a thread and a
-/// shape does not pass from one run to the next.
+/// In a thread of its own, as if in a process of its own: state that math libraries keep per thread
+/// and shape does not pass to the next run.
 Bits train(const Model& model, int threads) {
   Bits bits;
   std::thread([&] { bits = train_here(model, threads); }).join();

@@ -1,5 +1,5 @@
-// train.check_replicas_every: a rank whose state has come apart ends the run on all ranks, before
-// anything of it is saved. Through a whole program: tests/apps/replicas_test.cpp.
+// train.check_replicas_every: a rank with deviating state ends the run on all ranks, before that
+// state is saved. Through a whole program: tests/apps/replicas_test.cpp.
 #include <gtest/gtest.h>
 
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
@@ -19,8 +19,8 @@
 namespace lockstep::train {
 namespace {
 
-/// Three steps on `ranks` threads; then a bit of the last rank's `slot` flips, and the run goes on
-/// from there. No parameter moves, so that the fault stays where it is. What each rank says.
+/// Three steps on `ranks` threads; then a bit of the last rank's `slot` flips, and the run
+/// continues. No parameter moves, so the fault stays in place. Returns each rank's message.
 std::vector<std::string> sentences(int ranks, const std::string& slot, const std::string& every,
                                    const std::string& folder) {
   std::vector<std::string> said(static_cast<std::size_t>(ranks));
@@ -62,7 +62,7 @@ class BrokenSlot : public testing::TestWithParam<const char*> {};
 
 TEST_P(BrokenSlot, EndsTheRunOnAllRanksBeforeTheNextCheckpoint) {
   for (const int ranks : {2, 3, 4}) {
-    // 100: more steps than there are, so that it is the comparison before a checkpoint.
+    // 100: more steps than there are, so the comparison is the one before a checkpoint.
     for (const char* every : {"1", "100"}) {
       const test::ScratchFolder scratch;
       const auto said = sentences(ranks, GetParam(), every, scratch.file("run"));

@@ -1,4 +1,4 @@
-// Runs that go on from a checkpoint, on ranks that are threads.
+// Runs resumed from a checkpoint, on ranks as threads.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ std::string raw_bytes(const StateDict& state) {
 
 class PowerSgdRun : public testing::Test {
  protected:
-  /// What is said until a Console takes over.
+  /// Log messages until a Console takes over.
   void listen() {
     set_log_sink([this](LogLevel, std::string_view text) {
       const std::lock_guard lock(log_mutex_);
@@ -87,8 +87,8 @@ class PowerSgdRun : public testing::Test {
   }
   ~PowerSgdRun() override { set_log_sink({}); }
 
-  /// To the end, from the checkpoint `from` where one is named; in place, as the programs load, or
-  /// from tensors that each rank has whole.
+  /// To the end, from the checkpoint `from` if given; loaded in place, as the programs do, or from
+  /// whole tensors on each rank.
   void train(int ranks, const std::string& folder, const std::string& from, bool in_place,
              const Overrides& overrides = {}) {
     listen();
@@ -160,7 +160,7 @@ TEST_F(PowerSgdRun, OnAnotherNumberOfRanksTheSumOfTheErrorsStaysAndIsSaidOnce) {
   train(3, "whole", "", false);
   const auto saved = load_checkpoint(checkpoint("whole", 18));
   const Tensor before = sum_of_errors(saved, "fc1.weight");
-  // Nothing is left to do: what was loaded is saved.
+  // Nothing is left to do: the loaded state is saved.
   for (const int ranks : {1, 2, 4}) {
     for (const bool in_place : {true, false}) {
       log_.clear();
@@ -171,24 +171,24 @@ TEST_F(PowerSgdRun, OnAnotherNumberOfRanksTheSumOfTheErrorsStaysAndIsSaidOnce) {
       const auto sum = sum_of_errors(resumed, "fc1.weight").to_vector<double>();
       const auto expected = before.to_vector<double>();
       for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], expected[i], 1e-6);
-      EXPECT_EQ(
-          said(fmt::format("PowerSGD's errors were kept by 3 ranks, and {} take them over", ranks)),
-          1U)
+      EXPECT_EQ(said(fmt::format("PowerSGD's errors were saved by 3 ranks and are restored on {}",
+                                 ranks)),
+                1U)
           << log_;
     }
   }
 }
 
-TEST_F(PowerSgdRun, WhatIsNotTheStateOfThisHookIsLeftOutWithASentence) {
+TEST_F(PowerSgdRun, UnfitHookStateIsLeftOutWithASentence) {
   train(2, "whole", "", false);
   train(2, "other_rank", checkpoint("whole", 8), true, {"ddp.power_sgd_rank=2"});
-  EXPECT_EQ(said("PowerSGD begins anew, with errors of zero"), 1U) << log_;
+  EXPECT_EQ(said("PowerSGD restarts with errors of zero"), 1U) << log_;
   log_.clear();
   train(2, "other_hook", checkpoint("whole", 8), true, {"ddp.comm_hook='all_reduce'"});
   EXPECT_EQ(said("the state of another communication hook is left out"), 1U) << log_;
   log_.clear();
   train(2, "no_state", checkpoint("other_hook", 12), true);
-  EXPECT_EQ(said("PowerSGD begins anew, with errors of zero"), 1U) << log_;
+  EXPECT_EQ(said("PowerSGD restarts with errors of zero"), 1U) << log_;
 }
 
 TEST(StartEpoch, LeavesALayerThatWasPutIntoEvaluationModeAsItIs) {
@@ -218,8 +218,8 @@ std::vector<double> rates_of_epochs(const std::filesystem::path& metrics) {
   return rates;
 }
 
-// The epoch's row is then written by the run that goes on, which has taken no step of it.
-TEST(ResumedRun, RowOfAnEpochAtWhoseEndItWasStoppedHasTheRateOfThatEpoch) {
+// The resumed run writes the epoch's row, without having made a step of it.
+TEST(ResumedRun, RowOfAnEpochStoppedAtItsEndHasItsLearningRate) {
   const test::ScratchFolder scratch;
   const Overrides falls{"ddp.comm_hook='all_reduce'", "schedule.kind='step'",
                         "schedule.step_size=1", "schedule.gamma=0.5"};

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Wherever it is noticed: a rename in a folder that is gone fails as one on a bad disk does.
+/// Wherever it is noticed: a rename in a missing folder fails like one on a bad disk.
 TEST(RunFolder, AFailureInAFolderThatIsLostIsThatItIsLost) {
   const test::ScratchFolder scratch;
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
@@ -33,7 +33,7 @@ TEST(RunFolder, AFailureInAFolderThatIsLostIsThatItIsLost) {
       FAIL() << "written";
     } catch (const CheckpointError& error) {
       FAIL() << error.what();
-    } catch (const std::exception&) {  // its own failure, as long as the folder is there
+    } catch (const std::exception&) {  // its own failure, as long as the folder exists
     }
     fs::rename(dir, dir + ".away");
     try {
@@ -59,12 +59,12 @@ TEST(RunFolder, WhoseCheckpointsAreAFileOrALinkToNothingIsRefused) {
         static_cast<void>(RunFolder::open(group, {.dir = dir, .stop_before_limit_s = 0}, true));
       });
     });
-    EXPECT_NE(said.find(dir + "/checkpoints is no folder"), std::string::npos) << said;
+    EXPECT_NE(said.find(dir + "/checkpoints is neither a folder"), std::string::npos) << said;
     EXPECT_FALSE(fs::exists(dir + "/run.lock"));
   }
 }
 
-// --resume=FILE of another run, into the folder of one that saved nothing.
+// --resume=FILE of another run, into the folder of a run that saved nothing.
 TEST(RunFolder, MetricsOfARunWithoutCheckpointsAreKeptWhereAnotherRunGoesOn) {
   const test::ScratchFolder scratch;
   fs::create_directories(scratch.file("other/checkpoints"));
@@ -82,7 +82,7 @@ TEST(RunFolder, MetricsOfARunWithoutCheckpointsAreKeptWhereAnotherRunGoesOn) {
     }
     EXPECT_EQ(read_file(folder.file("metrics.abandoned.1.jsonl")), "1");
     EXPECT_EQ(read_file(folder.file("metrics.abandoned.2.jsonl")), "2");
-    // Its own past is not another's.
+    // Its own history is not another branch's.
     const fs::path own = folder.checkpoints() / "best.h5";
     std::ofstream(own) << "a checkpoint";
     keep_metrics_of_branch(folder, own);

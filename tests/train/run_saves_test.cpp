@@ -1,5 +1,5 @@
-// A run's saves: what is said and done when they overlap with steps. HDF5's lock, held on rank 0,
-// keeps a save under way for as long as the test wants.
+// A run's saves that overlap with steps: their actions and messages. HDF5's lock, held on rank 0,
+// keeps a save in progress as long as the test wants.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// All that the library says while it lives.
+/// All log messages while it lives.
 class SavesLog {
  public:
   SavesLog() {
@@ -100,7 +100,7 @@ TEST_F(RunSavesOnThreads, ASaveThatIsDueWhileOneIsUnderWayIsSkippedAndSaid) {
             1);
 }
 
-// Whatever a save takes, the same file is the best.
+// Whatever the duration of a save, the same file is the best.
 TEST_F(RunSavesOnThreads, TheBestSoFarIsNeverSkipped) {
   const auto measured = [](std::int64_t step, double loss) {
     auto contents = contents_at(step);
@@ -136,7 +136,7 @@ TEST_F(RunSavesOnThreads, TheBestSoFarIsNeverSkipped) {
 TEST_F(RunSavesOnThreads, OrIsWaitedForAndSaid) {
   run({.busy = CheckpointOptions::Busy::wait}, [&](ProcessGroup& group, RunSaves& saves) {
     {
-      // Held by another thread, as this one is about to wait.
+      // Held by another thread, because this one is about to wait.
       std::latch held_up(1);
       std::jthread holder;
       if (group.rank() == 0) {
@@ -197,7 +197,7 @@ TEST_F(RunSavesOnThreads, AFileSystemThatHangsIsWaitedForNoLongerThanTheDeadline
                 std::string::npos)
           << error.what();
     }
-    // Who has waited for others in vain does not do so again.
+    // A rank that has waited for others in vain does not do so again.
     const auto start = Clock::now();
     if (!hangs) saves.reset();
     EXPECT_LT(seconds_since(start), 30);
@@ -207,7 +207,7 @@ TEST_F(RunSavesOnThreads, AFileSystemThatHangsIsWaitedForNoLongerThanTheDeadline
   });
 }
 
-TEST_F(RunSavesOnThreads, TheEndByAnExceptionWaitsForWhatIsUnderWay) {
+TEST_F(RunSavesOnThreads, TheEndByAnExceptionWaitsForTheSaveInProgress) {
   EXPECT_THROW(run({},
                    [&](ProcessGroup& group, RunSaves& saves) {
                      saves.start(contents_at(group.size()), NotFinite::refuse);
@@ -243,7 +243,7 @@ TEST_F(RunSavesOnThreads, ByTimeOneIsDueOnAllRanksOnceRankZerosClockSaysSo) {
     saves.start(contents_at(train.step), NotFinite::refuse);
     EXPECT_FALSE(saves.is_due(train)) << "the time counts from the last save";
     take_steps_until_due();
-    if (group.rank() == 0) {  // another may have come to the first save later
+    if (group.rank() == 0) {  // another rank may have reached the first save later
       EXPECT_GE(seconds_since(start), 0.05);
     }
     saves.start(contents_at(train.step), NotFinite::refuse);

@@ -1,5 +1,5 @@
-// Where MPI grants less than MPI_THREAD_MULTIPLE, saves are over when they return, and rank 0 says
-// so in one line, if asynchronous ones were asked for. Argument: a folder that is not there.
+// If MPI grants less than MPI_THREAD_MULTIPLE, saves are synchronous, and rank 0 logs one line if
+// asynchronous ones were requested. Argument: a folder that does not exist.
 #include <mpi.h>
 
 #include <cstdio>

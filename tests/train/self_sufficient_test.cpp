@@ -1,4 +1,4 @@
-// What is measured of the data goes with the model: into the deck of the run and its checkpoints.
+// Statistics of the data are stored with the model: in the deck of the run and in its checkpoints.
 #include <gtest/gtest.h>
 #include <data/hdf5_files.hpp>
 
@@ -70,7 +70,7 @@ Batch all_of(const Dataset& data) {
   return batch;
 }
 
-TEST(SelfSufficient, TheDeckOfARunHoldsWhatWasMeasuredAndMeasuresNothingAgain) {
+TEST(SelfSufficient, TheDeckOfARunHoldsMeasuredValuesAndMeasuresNothingAgain) {
   const test::ScratchFolder folder;
   Deck deck = deck_of(make_file(folder), "forces", "normalise_targets = true\nmean = []\n");
   const Regression task(deck);
@@ -89,7 +89,7 @@ TEST(SelfSufficient, TheDeckOfARunHoldsWhatWasMeasuredAndMeasuresNothingAgain) {
   EXPECT_EQ(third.read<TrainOptions>("train").seed, again.read<TrainOptions>("train").seed);
 }
 
-TEST(SelfSufficient, TheSignatureNamesWhatGoesInAndComesOut) {
+TEST(SelfSufficient, TheSignatureNamesInputsAndOutputs) {
   const test::ScratchFolder folder;
   const std::string file = make_file(folder);
   Deck values = deck_of(file, "forces");
@@ -114,7 +114,7 @@ TEST(SelfSufficient, NormalisedTargetsAreFittedAndJudgedInTheirUnits) {
   const ModelSignature signature = task.signature();
   const Batch batch = all_of(*task.data().test);
   const auto targets = batch.targets().to_vector<float>();
-  // A model that says zero says the mean: the loss is the variance, one, for each value.
+  // A model with output zero predicts the mean: the loss is the variance, one, for each value.
   const Tensor zero = Tensor::zeros({samples, 2});
   EXPECT_NEAR(task.loss(Variable(zero), batch).data().item(), 1.0, 1e-3);
   std::vector<double> figures(task.metrics(*task.data().test).size());
@@ -269,7 +269,7 @@ TEST(PredictFile, RefusesNamesOfFilesThatAreNotHdf5) {
   });
 }
 
-// A run that is alive keeps its newest checkpoints only.
+// A running job keeps only its newest checkpoints.
 TEST(WithCheckpoint, TakesTheNextNewestWhereTheNewestIsRemovedBeforeItIsRead) {
   const test::ScratchFolder folder;
   const std::filesystem::path checkpoints = folder.file("run/checkpoints");
@@ -293,7 +293,7 @@ TEST(WithCheckpoint, TakesTheNextNewestWhereTheNewestIsRemovedBeforeItIsRead) {
         });
     EXPECT_EQ(path, checkpoint_path(checkpoints, 30));
     EXPECT_EQ(read.train.step, 30);
-    // A file that was named is that file.
+    // A named file is that very file.
     EXPECT_THROW(with_checkpoint(group, checkpoint_path(checkpoints, 20),
                                  [&](const std::filesystem::path& found) {
                                    agree(group, [&] { read = load_checkpoint(found); });

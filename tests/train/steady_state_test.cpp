@@ -1,4 +1,4 @@
-// The training step of every bundled model allocates nothing, neither by operator new nor from the
+// The training step of every bundled model allocates nothing, neither by operator new nor in the
 // tensor allocator's system side, loader and dropout included.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -35,9 +35,9 @@ struct Run {
 
 void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
 
-/// Of a training of at least 41 steps an epoch, on a device 121. How many collectives are on their
-/// way there at a time, each with pinned memory, is a matter of timing: the most that there are may
-/// come later, so one of five times twenty steps allocates nothing.
+/// For a training of at least 41 steps per epoch, on a device 121. The number of collectives in
+/// progress there, each with pinned memory, depends on timing, and the largest number may come
+/// late. So one of five windows of twenty steps must allocate nothing.
 void expect_no_allocations(const std::shared_ptr<ProcessGroup>& group, const Task& task,
                            const RunPlan& plan, bool traced) {
   const int rounds = plan.device == Device{} ? 1 : 5;
@@ -59,8 +59,8 @@ void expect_no_allocations(const std::shared_ptr<ProcessGroup>& group, const Tas
     const auto before = test::allocation_count() + of_system();
     for (int step = 0; step < 20; ++step) trainer.step();
     const auto allocations = test::allocation_count() + of_system() - before;
-    // A thread that had nothing to do until then, such as that of communication's progress on a
-    // busy machine, gets its track: events, their owner, and a longer list of those.
+    // A thread that was idle until then, for example that of communication's progress on a busy
+    // machine, gets its track: events, their owner, and a longer list of those.
     least = std::min<std::int64_t>(least, allocations - 3 * (tracks() - tracks_before));
   }
   EXPECT_LE(least, 0);

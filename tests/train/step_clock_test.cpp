@@ -68,7 +68,7 @@ TEST(SlowestRank, OfTwoIsComparedWithTheOther) {
   EXPECT_EQ(slowest->ratio, 2.0);
 }
 
-TEST(SlowestRank, IsNobodyBelowTheThreshold) {
+TEST(SlowestRank, IsNoneBelowTheThreshold) {
   std::vector<StepTimes> ranks(3, usual());
   EXPECT_FALSE(slowest_rank(ranks));
   ranks[1].backward += 0.0084;  // 1.099 of 85 ms
@@ -77,7 +77,7 @@ TEST(SlowestRank, IsNobodyBelowTheThreshold) {
   EXPECT_TRUE(slowest_rank(ranks));
 }
 
-TEST(SlowestRank, DoesNotBlameThoseWhoWait) {
+TEST(SlowestRank, DoesNotBlameWaitingRanks) {
   std::vector<StepTimes> ranks(2, usual());
   ranks[1].communication = ranks[1].communication_late = 1.0;
   EXPECT_FALSE(slowest_rank(ranks));

@@ -20,13 +20,13 @@ TEST(StopAgreement, IsOnTheHighestReasonAndStays) {
     stop.ask(StopReason::none);
     EXPECT_EQ(stop.answer(), StopReason::none);
     stop.ask(reasons[static_cast<std::size_t>(group.rank())]);
-    stop.ask(StopReason::none);  // nobody wanted to hear the answer: it is not lost
+    stop.ask(StopReason::none);  // nobody asked for the answer: it is not lost
     EXPECT_EQ(stop.answer(), StopReason::max_minutes);
     EXPECT_EQ(stop.answer(), StopReason::max_minutes);
   });
 }
 
-// One test: what a process was asked cannot be taken back.
+// One test: a stop request to a process cannot be withdrawn.
 TEST(StopAgreement, IsReachedInTheStepOfTheSignalByRanksOfUnequalPace) {
   listen_for_stop_requests();
   constexpr int ranks = 3, signalled = 400;

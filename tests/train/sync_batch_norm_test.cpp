@@ -41,8 +41,8 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 using OfRanks = std::vector<std::vector<double>>;
 
-/// Each rank's state after a step of ResNet-18 in double precision, of whose five samples the last
-/// of several ranks has none.
+/// Each rank's state after a step of ResNet-18 in double precision with five samples; the last of
+/// several ranks has none.
 OfRanks step_of_resnet(int ranks) {
   std::vector<float> pixels(5 * 8 * 8);
   for (std::size_t i = 0; i < pixels.size(); ++i) {

@@ -1,4 +1,4 @@
-// The whole training loop with ranks that are threads: what ThreadSanitizer sees of it.
+// The whole training loop with ranks as threads: for ThreadSanitizer.
 #include <gtest/gtest.h>
 
 #include <lockstep/base/trace.hpp>
@@ -27,8 +27,8 @@ struct Result {
   double loss = 0, accuracy = 0;
 };
 
-/// Twelve steps of a small run on `ranks` threads, traced into `trace_file` if there is one; what
-/// each rank ends with.
+/// Twelve steps of a small run on `ranks` threads, traced into `trace_file` if given; returns each
+/// rank's final state.
 std::vector<Result> train_on_threads(int ranks, const std::string& trace_file = "") {
   std::vector<Result> results(static_cast<std::size_t>(ranks));
   std::mutex deck_mutex;

@@ -31,7 +31,7 @@ using Overrides = std::vector<std::string>;
 /// HDF5 and decks: one rank of this process at a time.
 std::mutex one_reads_parts;
 
-/// Three steps an epoch, two epochs; a checkpoint after each epoch.
+/// Three steps per epoch, two epochs; a checkpoint after each epoch.
 struct PartRun {
   RunPlan plan;
   std::unique_ptr<Classification> task;
@@ -53,7 +53,7 @@ struct PartRun {
   }
 };
 
-/// Writes down its moments, and keeps what it has seen.
+/// Records its calls and their arguments.
 class Diary : public TrainingPart {
  public:
   [[nodiscard]] std::string name() const override { return "diary"; }
@@ -119,7 +119,7 @@ class Diary : public TrainingPart {
 
 class PartsInRuns : public testing::Test {
  protected:
-  /// Trains to the end in `folder`, with a part a rank; from a checkpoint, if one is named.
+  /// Trains to the end in `folder`, with one part per rank; from a checkpoint, if given.
   void train(const std::string& folder, const std::vector<TrainingParts>& parts,
              const Overrides& overrides = {}, const std::string& from = "") {
     run_ranks_as_threads(static_cast<int>(parts.size()), [&](ProcessGroup& group) {
@@ -212,7 +212,7 @@ TEST_F(PartsInRuns, OneThatIsOverEndsTheTraining) {
   EXPECT_EQ(load_checkpoint(checkpoint("run", 3)).train.epoch, 1);
 }
 
-// What older checkpoints have, and older programs look for.
+// Names in older checkpoints, which older programs look for.
 TEST_F(PartsInRuns, LibraryPartsKeepTheirStateUnderTheNamesOfTheFormat) {
   const Overrides all{"train.early_stop_patience=5", "averaging.kind='ema'",
                       "schedule.kind='plateau'", "train.precision='fp16'"};

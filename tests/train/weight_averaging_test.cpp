@@ -1,4 +1,4 @@
-// Weights averaged over steps in a whole run: what evaluations, checkpoints and predictions have.
+// Weights averaged over steps in a whole run: contents of evaluations, checkpoints and predictions.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ Values values_of(const StateDict& state) {
 
 class WeightAveragingInRuns : public testing::Test {
  protected:
-  /// Trains to the end in `folder`; the last evaluation.
+  /// Trains to the end in `folder`; returns the last evaluation.
   Evaluation train(const std::string& folder, const Overrides& overrides, int ranks = 1,
                    const std::string& from = "") {
     std::vector<Evaluation> found(static_cast<std::size_t>(ranks));
@@ -77,7 +77,7 @@ class WeightAveragingInRuns : public testing::Test {
   [[nodiscard]] std::string file(const std::string& folder, std::int64_t step) const {
     return checkpoint_path(scratch_.file(folder) + "/checkpoints", step).string();
   }
-  /// Of the checkpoint of `step`, the weights that were trained.
+  /// The trained weights in the checkpoint of `step`.
   [[nodiscard]] Values trained(const std::string& folder, std::int64_t step) const {
     return values_of(split_trained(load_checkpoint(file(folder, step)).optimizer).first);
   }
@@ -111,7 +111,7 @@ TEST_F(WeightAveragingInRuns, EmaIsThatOfTheTrainedWeightsAndLeavesTheTrainingAl
 TEST_F(WeightAveragingInRuns, SwaIsTheMeanOverEpochsWithStatisticsOfItsOwn) {
   for (const int ranks : {1, 2}) {
     const std::string dir = fmt::format("swa{}", ranks);
-    // One batch an epoch: the mean of all samples is that of the ranks' shares.
+    // One batch per epoch: the mean of all samples is that of the ranks' shares.
     train(dir, {"averaging.kind='swa'", "averaging.start_epoch=1", "train.batch_size=120"}, ranks);
     const Values second = trained(dir, 2), third = trained(dir, 3), averages = used(dir, 3);
     for (const auto& [name, values] : averages) {
@@ -120,7 +120,7 @@ TEST_F(WeightAveragingInRuns, SwaIsTheMeanOverEpochsWithStatisticsOfItsOwn) {
         ASSERT_NEAR(values[i], (second.at(name)[i] + third.at(name)[i]) / 2, 1e-6) << name;
     }
     EXPECT_EQ(averages.at("norm1.num_batches_tracked").front(), ranks);
-    // What the averaged first layer says of the whole training set.
+    // The averaged first layer's output for the whole training set.
     Deck deck = Deck::parse(text, "test");
     const Classification task(deck);
     const Dataset& data = *task.data().train;
@@ -144,7 +144,7 @@ TEST_F(WeightAveragingInRuns, SwaIsTheMeanOverEpochsWithStatisticsOfItsOwn) {
   }
 }
 
-// Saved in the middle of the first epoch that is averaged, before there are statistics of its own.
+// Saved in the middle of the first averaged epoch, before there are statistics of its own.
 TEST_F(WeightAveragingInRuns, UntilTheEpochsEndTheAveragesHaveTheTrainedStatistics) {
   const Overrides keys{"averaging.kind='ema'", "averaging.update_bn=true",
                        "averaging.every_steps=2"};
@@ -199,9 +199,9 @@ TEST_F(WeightAveragingInRuns, WhatDoesNotFitIsASentence) {
   };
   EXPECT_NE(sentence({"averaging.kind='swa'", "averaging.start_epoch=3"}).find("leaves nothing"),
             std::string::npos);
-  EXPECT_NE(
-      sentence({"averaging.kind='ema'", "ddp.comm_hook='post_local_sgd'"}).find("each has its own"),
-      std::string::npos);
+  EXPECT_NE(sentence({"averaging.kind='ema'", "ddp.comm_hook='post_local_sgd'"})
+                .find("each rank has its own"),
+            std::string::npos);
 }
 
 }  // namespace

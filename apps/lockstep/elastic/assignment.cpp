@@ -20,15 +20,14 @@ namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
 
-/// As the shell finds it, or else beside this program, where the bundled ones are.
+/// Searches PATH as the shell does, then the folder of this program, where the bundled ones are.
 std::string program_named(const std::string& name) {
   if (!find_program(name).empty()) return name;
-  if (name.find('/') != std::string::npos)
-    throw InputError(name + " is no program that can be started");
+  if (name.find('/') != std::string::npos) throw InputError(name + " is not an executable program");
   std::error_code error;
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
   if (!can_run(beside))
-    throw InputError(fmt::format("there is no program {} in PATH, nor beside lockstep", name));
+    throw InputError(fmt::format("there is no program {} in PATH or beside lockstep", name));
   return beside.string();
 }
 
@@ -51,7 +50,7 @@ bool names_deck(const std::vector<std::string>& command) {
 void expect_some(const Sizes& sizes, const std::string& key) {
   if (sizes.divide == 0 || sizes.largest(sizes.max) > 0) return;
   throw InputError(
-      fmt::format("{} wants a number of ranks that divides it; there is none from {} to {}", key,
+      fmt::format("{} needs a number of ranks that divides it; there is none from {} to {}", key,
                   sizes.min, sizes.max));
 }
 
@@ -76,8 +75,8 @@ Assignment of_deck(const Options& options) {
   const train::CommandLine line = parse(options.command);
   if (!line.trains() || line.ranks_as_threads > 0) {
     throw InputError(
-        "lockstep elastic supervises trainings on several processes: leave --help, --version, "
-        "--dry-run, --describe, --doctor, --check-gradients and --ranks-as-threads out");
+        "lockstep elastic supervises trainings on several processes: leave out --help, --version, "
+        "--dry-run, --describe, --doctor, --check-gradients and --ranks-as-threads");
   }
   Deck deck = Deck::load(line.deck, line.overrides);
   const train::RunPlan plan = train::read_run_plan(deck);

@@ -1,5 +1,5 @@
 #pragma once
-// What is to be run, as its command line and deck say.
+// The program to run: its command line and deck.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace lockstep::elastic {
 
 struct Assignment {
-  std::string program;             ///< as the launcher will find it
+  std::string program;             ///< path given to the launcher
   std::vector<std::string> first;  ///< arguments of the first start, as given
   std::vector<std::string> later;  ///< the same with a plain --resume
   bool names_checkpoint = false;   ///< --resume=FILE

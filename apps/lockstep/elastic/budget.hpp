@@ -1,5 +1,5 @@
 #pragma once
-// How often, and how soon, a run is started again.
+// Limits and delays of restarts.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace lockstep::elastic {
 
-/// Failures in a sliding window: whoever fails, and however quickly it comes back, counts here and
-/// nowhere else. Planned changes are not told. Nor does progress give anything back before its
-/// time: a run that fails each few minutes has something to be looked at.
+/// Counts all failures in a sliding window, whichever rank or host failed and however soon it
+/// returns. Planned changes are not counted. Progress gives nothing back early: a run that fails
+/// every few minutes needs a look.
 class Budget {
  public:
-  /// `restarts` in `window`; a window of 0 never ends.
+  /// Allows `restarts` within `window`; a window of 0 never ends.
   Budget(int restarts, Seconds window) : restarts_(restarts), window_(window) {}
 
-  /// Counts a failure; false if it was one too many.
+  /// Counts a failure. False if it exceeds the limit.
   [[nodiscard]] bool allows(Clock::time_point now) {
     while (window_.count() > 0 && !failures_.empty() && now - failures_.front() > window_)
       failures_.pop_front();
@@ -32,8 +32,8 @@ class Budget {
   std::deque<Clock::time_point> failures_;
 };
 
-/// Seconds to wait before a restart: none after a failure that came later in the training than the
-/// one before, then 1, 2, 4 ... up to `longest`.
+/// Seconds to wait before a restart. 0 if the training got further than before the last failure;
+/// else 1, 2, 4 ... up to `longest`.
 class BackOff {
  public:
   static constexpr double longest = 60;
@@ -46,7 +46,8 @@ class BackOff {
 
  private:
   int in_vain_ = 0;
-  std::int64_t reached_ = -1;  ///< below every checkpoint: the first failure is not in vain
+  std::int64_t reached_ =
+      -1;  ///< below every checkpoint, so that the first failure counts as progress
 };
 
 }  // namespace lockstep::elastic

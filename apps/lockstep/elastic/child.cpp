@@ -26,18 +26,18 @@ namespace {
 
 constexpr std::size_t longest_line = 8192;
 constexpr auto death_takes = std::chrono::milliseconds(10);
-// A process that waits for a disk or a network file system dies when that answers, or never.
+// A process that waits for a disk or a network file system dies only when that answers.
 constexpr double longest_death_s = 10;
 
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
     if (pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw Error(std::string("no pipe can be made: ") + std::strerror(errno));
+      throw Error(std::string("cannot create a pipe: ") + std::strerror(errno));
   }
 };
 
-/// Living processes by their parents.
+/// Living processes by parent.
 std::multimap<pid_t, pid_t> children_by_parent() {
   namespace fs = std::filesystem;
   std::multimap<pid_t, pid_t> children;
@@ -48,7 +48,7 @@ std::multimap<pid_t, pid_t> children_by_parent() {
     std::ifstream file(entry.path() / "stat");
     std::string line;
     std::getline(file, line);
-    const auto behind = line.rfind(')');  // a program's name may hold anything
+    const auto behind = line.rfind(')');  // a program's name may hold any character
     char state = 0;
     int parent = 0;
     if (behind == std::string::npos) continue;
@@ -58,7 +58,7 @@ std::multimap<pid_t, pid_t> children_by_parent() {
   return children;
 }
 
-/// All that this process and those it started have started and not seen end, dead ones left out.
+/// All living descendants of this process whose ends it has not seen.
 std::vector<pid_t> descendants() {
   const auto children = children_by_parent();
   std::vector<pid_t> found, open{getpid()};
@@ -73,7 +73,7 @@ std::vector<pid_t> descendants() {
   return found;
 }
 
-/// Orphans become this process's children: their ends have to be taken note of.
+/// Orphans become this process's children, so it has to reap them.
 void bury_orphans() {
   while (waitpid(-1, nullptr, WNOHANG) > 0) {
   }
@@ -95,8 +95,8 @@ Child::Child(const std::vector<std::string>& command, const Environment& environ
     : listener_(std::move(listener)), output_(output) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const Pipe out, err;
-  // mpiexec ends its ranks when nobody reads what it prints. So it holds the reading ends itself,
-  // and has room for the last words of ranks that save because this process has died.
+  // mpiexec ends its ranks when nobody reads its output. If this process dies, the command's ranks
+  // save; the command holds the reading ends itself and has room for their last words.
   constexpr int room = 1 << 20U;
   for (const Pipe* pipe : {&out, &err}) fcntl(pipe->ends[1], F_SETPIPE_SZ, room);
   ends_ = {out.ends[0], err.ends[0]};
@@ -105,7 +105,7 @@ Child::Child(const std::vector<std::string>& command, const Environment& environ
       {.environment = environment, .output = out.ends[1], .errors = err.ends[1], .kept = ends_});
   const int error = errno;
   for (const Pipe* pipe : {&out, &err}) close(pipe->ends[1]);
-  if (pid_ < 0) throw Error(std::string("no process can be started: ") + std::strerror(error));
+  if (pid_ < 0) throw Error(std::string("cannot start a process: ") + std::strerror(error));
 }
 
 Child::~Child() {
@@ -140,12 +140,12 @@ void Child::relay(Seconds most) {
     if (count > 0) {
       pass_on(i, {buffer.data(), static_cast<std::size_t>(count)});
     } else {
-      close(std::exchange(ends_[i], -1));  // poll() passes over it from now on
+      close(std::exchange(ends_[i], -1));  // poll() ignores it from now on
     }
   }
 }
 
-/// What it said last. Somebody it started may still have the other end, and go on talking.
+/// Reads its last output. A descendant may still hold the other end and go on writing.
 void Child::drain() {
   const auto start = Clock::now();
   for (;;) {
@@ -157,7 +157,7 @@ void Child::drain() {
 
 bool Child::wait(Seconds most) {
   const auto start = Clock::now();
-  // Short: the end of a child is no event of poll().
+  // Short, because poll() does not report the end of a child.
   constexpr Seconds at_a_time{0.02};
   do {
     relay(std::min(at_a_time, most));

@@ -1,5 +1,5 @@
 #pragma once
-// Processes that this one starts.
+// Child processes.
 #include <sys/types.h>
 
 #include <array>
@@ -19,9 +19,8 @@ namespace lockstep::elastic {
 /// command gets SIGTERM, of which mpiexec tells its ranks: they save and end. Nobody reads then
 /// what it prints.
 ///
-/// What it starts in its turn, in whatever session, is known to belong to it: a launcher's ranks
-/// on this machine are in sessions of their own. So one child at a time, apart from helper
-/// programs.
+/// Its descendants are found in any session: a launcher's ranks on this machine have sessions of
+/// their own. Therefore only one child may live at a time, apart from helper programs.
 class Child {
  public:
   using Listener = std::function<void(std::string_view line)>;
@@ -35,15 +34,16 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// Passes on what is printed until the command has ended or `most` is over. True if it has ended.
+  /// Passes on the output until the command has ended or `most` has passed. True if the command has
+  /// ended.
   bool wait(Seconds most);
-  /// Of the command, once it has ended: 128 + n after signal n.
+  /// Exit code of the command, once it has ended: 128 + n after signal n.
   [[nodiscard]] int code() const noexcept { return code_; }
 
-  /// To the command alone: launchers pass signals on.
+  /// Signals the command alone: launchers pass signals on.
   void signal(int number) const noexcept;
-  /// SIGKILL for the command and all that came of it here, until nothing of it is left, or what is
-  /// left has not died for ten seconds. How many there were beside the command.
+  /// Sends SIGKILL to the command and all its descendants here until none is left, or those left
+  /// have survived for ten seconds. Returns the number of processes other than the command.
   int kill_all();
 
  private:
@@ -60,7 +60,7 @@ class Child {
   int code_ = -1;
 };
 
-/// Which of `processes` have started one that is alive, on this machine.
+/// The members of `processes` with a living child on this machine.
 [[nodiscard]] std::vector<pid_t> parents_of_living(const std::vector<pid_t>& processes);
 
 }  // namespace lockstep::elastic

@@ -1,5 +1,5 @@
 #pragma once
-// Which of several processes ends first.
+// Detects which of several processes ends first.
 #include <map>
 #include <optional>
 #include <vector>
@@ -10,26 +10,26 @@
 
 namespace lockstep::elastic {
 
-/// Finds out which of a job's ranks on this machine ended first. A launcher ends the others within
-/// milliseconds, and cannot be trusted to say who was first; on a busy machine one of those may
-/// even be gone before the first is. So the kernel keeps the order in which they let go of their
-/// rings (inotify), which a dying process does before it closes its connection to the launcher: of
-/// 30 kills on two cores with 8 other busy processes and 12 ranks none was laid at the wrong door;
-/// by who had ended first (pidfd) 3 of 36 were.
+/// Finds the rank of a job on this machine that ended first. A launcher ends the others within
+/// milliseconds, and its report of the first is unreliable; on a busy machine another may even be
+/// gone before the first is. So the kernel records the order in which ranks close their rings
+/// (inotify); a dying process does so before it closes its connection to the launcher. Of 30 kills
+/// on two cores with 8 other busy processes and 12 ranks none was blamed wrongly; by order of ends
+/// (pidfd) 3 of 36 were.
 class DeathWatch {
  public:
   DeathWatch();
 
-  /// Watches those too; again what is watched already.
+  /// Adds processes to watch; those watched already stay.
   void add(const std::vector<RankProcess>& ranks);
-  /// The rank whose process ended before all others; none where none has ended, and where several
-  /// had before they were watched. Forgets what it has told.
+  /// The rank whose process ended first. None if none has ended, or if several had ended before
+  /// they were watched. Each end is reported once.
   [[nodiscard]] std::optional<int> first();
 
  private:
   Descriptor events_;
-  std::map<int, int> ranks_;  ///< by number of watch
-  std::vector<int> gone_;     ///< before they were watched
+  std::map<int, int> ranks_;  ///< by watch number
+  std::vector<int> gone_;     ///< ended before they were watched
 };
 
 }  // namespace lockstep::elastic

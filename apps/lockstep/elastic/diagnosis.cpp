@@ -17,13 +17,14 @@ namespace {
 constexpr int sigterm_of_launcher = 128 + 15;
 
 bool is(const Evidence& evidence, ExitCode code) {
-  // After a signal mpiexec returns its number, which may be that of an exit code.
+  // After a signal mpiexec returns the signal's number, which may equal an exit code.
   return evidence.blame.signal == 0 && evidence.code == static_cast<int>(code);
 }
 
-/// Of a job in which a rank died. srun's first word is about who was first. mpiexec ends the others
-/// before it says who died, and then names any of them, so its word counts last. The ranks here are
-/// ended for one elsewhere too: who died first of them says something where they are all.
+/// The rank that died in a job. srun names the first rank first. mpiexec ends the others before it
+/// reports, and then names any of them, so its report counts last. The watched order of deaths
+/// counts only if all ranks run on this machine, since ranks here are also ended for a failure
+/// elsewhere.
 int dead_rank(const Evidence& evidence, const Placement& placement, const RunView& run) {
   const Blame& blame = evidence.blame;
   if (blame.rank >= 0) return blame.rank;
@@ -57,7 +58,7 @@ std::string names(const std::vector<int>& ranks, const Placement& placement) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(text, ", "));
 }
 
-/// The rank that said why it gave up.
+/// The first rank that recorded why it gave up.
 const FlightRing* ring_with_last_words(const std::vector<FlightRing>& rings) {
   const auto at =
       std::ranges::find_if(rings, [](const FlightRing& ring) { return !ring.last_words.empty(); });
@@ -83,21 +84,21 @@ void diagnose_no_answer(const Evidence& evidence, const Placement& placement, En
   if (ending.ranks.empty() && !evidence.rings.empty())
     ending.ranks = flight_verdict(evidence.rings).ranks;
   ending.text = ending.ranks.empty()
-                    ? "communication failed (its own words are above)"
+                    ? "communication failed (see its message above)"
                     : fmt::format("no answer from {}", names(ending.ranks, placement));
 }
 
 void diagnose_failure(const Evidence& evidence, const Placement& placement,
                       const MemoryWatch& memory, Ending& ending) {
   ending.why = Why::failure;
-  ending.text = "it failed (its own words are above)";
+  ending.text = "it failed (see its message above)";
   const FlightRing* who = ring_with_last_words(evidence.rings);
   if (!who) return;
   ending.ranks = {who->rank};
   ending.text = fmt::format("{} failed: {}", names(ending.ranks, placement), who->last_words);
   if (who->failure_kind != FailureKind::out_of_memory) return;
   ending.why = Why::memory;
-  ending.text = fmt::format("{} had no memory left: it held {}", names(ending.ranks, placement),
+  ending.text = fmt::format("{} ran out of memory: it held {}", names(ending.ranks, placement),
                             memory.in_words(who->rank));
 }
 
@@ -113,18 +114,18 @@ void diagnose_killed(const Evidence& evidence, const Placement& placement, const
   }
   ending.why = evidence.blame.out_of_memory ? Why::memory : Why::killed;
   const int signal = evidence.blame.signal;
-  const std::string how = evidence.blame.out_of_memory
-                              ? fmt::format("was killed for want of memory, says Slurm; it held {}",
-                                            memory.in_words(rank))
-                          : signal > 0
-                              ? fmt::format("ended by signal {} ({})", signal, strsignal(signal))
-                              : "ended without a word";
+  const std::string how =
+      evidence.blame.out_of_memory
+          ? fmt::format("was killed for lack of memory (Slurm's report); it held {}",
+                        memory.in_words(rank))
+      : signal > 0 ? fmt::format("ended by signal {} ({})", signal, strsignal(signal))
+                   : "ended without a message";
   if (rank >= 0) {
     ending.text = fmt::format("{} {}", names(ending.ranks, placement), how);
   } else if (!evidence.blame.host.empty()) {
     ending.text = fmt::format("a rank on {} {}", evidence.blame.host, how);
   } else if (evidence.code == 0) {
-    ending.text = "exit code 0, but the run is not completed: a rank left without a word";
+    ending.text = "exit code 0, but the run is not complete: a rank left without a message";
   } else {
     ending.text = fmt::format("the launcher ended with exit code {}", evidence.code);
   }
@@ -177,8 +178,7 @@ Ending diagnose(const Evidence& evidence, const Placement& placement, const RunV
   } else if (!evidence.nobody_answers.empty()) {
     ending.why = Why::input;
     ending.text = fmt::format(
-        "nothing can be started on any of its hosts; the launcher says: {}. Try `{}` by hand, as "
-        "lockstep elastic does",
+        "the launcher cannot start a process on any host: {}. Run `{}` by hand to see why",
         evidence.nobody_answers, "mpiexec -hosts HOST -n 1 true");
   } else if (evidence.hung) {
     diagnose_hung(evidence, placement, ending);
@@ -189,11 +189,11 @@ Ending diagnose(const Evidence& evidence, const Placement& placement, const RunV
   } else if (!evidence.blame.failed_node.empty()) {
     ending.why = Why::host_lost;
     ending.hosts = {evidence.blame.failed_node};
-    ending.text = fmt::format("node {} has failed, says Slurm", evidence.blame.failed_node);
+    ending.text = fmt::format("node {} has failed (Slurm's report)", evidence.blame.failed_node);
     return ending;
   } else if (evidence.blame.not_started) {
     ending.why = Why::killed;
-    ending.text = "srun could not start it (its own words are above)";
+    ending.text = "srun could not start it (see its message above)";
   } else if (saved && evidence.change_was_asked && !evidence.stop_was_asked) {
     ending.why = Why::members;
     ending.text = fmt::format("saved at step {}, for a change of members", ending.step);
@@ -208,7 +208,7 @@ Ending diagnose(const Evidence& evidence, const Placement& placement, const RunV
     ending.text = "bad command line, deck or data";
   } else if (is(evidence, ExitCode::checkpoint)) {
     ending.why = Why::checkpoint;
-    ending.text = "a checkpoint cannot be used or written";
+    ending.text = "a checkpoint cannot be read or written";
   } else if (is(evidence, ExitCode::failure)) {
     diagnose_failure(evidence, placement, memory, ending);
   } else if (is(evidence, ExitCode::communication)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Why a start ended, from all that can be seen of it.
+// Determines why a start ended, from all available evidence.
 #include "history.hpp"
 #include "launcher.hpp"
 #include "memory_watch.hpp"
@@ -8,7 +8,7 @@
 
 namespace lockstep::elastic {
 
-/// What is known when the launcher has ended.
+/// Evidence after the launcher has ended.
 struct Evidence {
   int code = 0;                   ///< of the launcher
   Blame blame;                    ///< in its words

@@ -4,11 +4,11 @@
 
 namespace lockstep::elastic {
 
-/// What execvp() would start for `name`: `name` itself if it has a slash, else the first of PATH.
-/// Empty if there is nothing that may be executed.
+/// The file that execvp() would start for `name`: `name` itself if it has a slash, else the first
+/// match in PATH. Empty if no such file can be executed.
 [[nodiscard]] std::filesystem::path find_program(const std::string& name);
 
-/// Whether `file` is a file that may be executed.
+/// Whether `file` can be executed.
 [[nodiscard]] bool can_run(const std::filesystem::path& file);
 
 }  // namespace lockstep::elastic

@@ -9,8 +9,8 @@
 namespace lockstep::elastic {
 namespace {
 
-constexpr double processes_looked_at_s = 1;  // all of the machine's
-constexpr double idle_at_most_s = 4;         // with nothing alive that could still answer
+constexpr double processes_looked_at_s = 1;  // limit over the whole machine
+constexpr double idle_at_most_s = 4;         // after its last descendant was seen alive
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void FirstContact::look_at_processes() {
       host.works = Clock::now();
       continue;
     }
-    // One that starts nothing may yet be about to, or have others do it.
+    // A launcher without a child may yet start one, or have another process do it.
     const bool has_failed = host.has_worked || (seconds_since(begun_) > patience_s &&
                                                 !first_words(host.question.output()).empty());
     if (has_failed && seconds_since(host.works) > idle_at_most_s) host.answers = false;
@@ -68,7 +68,7 @@ std::optional<std::string> FirstContact::failure() const {
       std::ranges::all_of(hosts_, [](const Host& host) { return host.answers && !*host.answers; });
   if (hosts_.empty() || !all_have_failed) return std::nullopt;
   auto said = words();
-  return said.empty() ? "nothing, and has failed" : said;
+  return said.empty() ? "no message" : said;
 }
 
 std::optional<std::string> FirstContact::news() {
@@ -82,8 +82,8 @@ std::optional<std::string> FirstContact::news() {
   if (hosts_.size() > most) names.push_back(fmt::format("{} more", hosts_.size() - most));
   const std::string said = words();
   return fmt::format(
-      "no host has answered for {:.0f} s ({}); the launcher is still connecting, and {}",
-      patience_s, fmt::join(names, ", "), said.empty() ? "has said nothing" : "has said: " + said);
+      "no host has answered for {:.0f} s ({}); the launcher is still connecting and {}", patience_s,
+      fmt::join(names, ", "), said.empty() ? "has printed nothing" : "has printed: " + said);
 }
 
 }  // namespace lockstep::elastic

@@ -1,5 +1,5 @@
 #pragma once
-// Whether the hosts of a first start can be reached.
+// Checks that the hosts of a first start can be reached.
 #include <deque>
 #include <optional>
 #include <string>
@@ -13,24 +13,24 @@
 
 namespace lockstep::elastic {
 
-/// Has the launcher do nothing on each host, beside the first start: a launcher that cannot reach
-/// its hosts may wait for ever. A host that is slow, whose ssh still connects, is waited for. One
-/// is given up when the launcher says so by its exit code, or waits though nothing that it started
-/// is alive any more.
+/// Has the launcher start a trivial command on each host, beside the first start: a launcher that
+/// cannot reach its hosts may wait for ever. A slow host, whose ssh still connects, is waited for.
+/// A host is given up when the launcher's exit code says so, or when the launcher waits with no
+/// living child.
 class FirstContact {
  public:
   FirstContact(const Launcher& launcher, const Hosts& hosts);
 
-  /// Four times a second or so.
+  /// To be called about four times a second.
   void look();
-  /// The launcher's words about the first host, once all are given up.
+  /// The launcher's message about the first host, once all hosts have failed.
   [[nodiscard]] std::optional<std::string> failure() const;
   [[nodiscard]] bool has_answered() const;
-  /// The first words about any host; empty: none yet.
+  /// The first message about any host; empty: none yet.
   [[nodiscard]] std::string words() const;
-  /// A sentence about hosts none of which has answered for `patience_s`, with words(); once.
+  /// After `patience_s` without any answer, once: a sentence with the hosts and words().
   [[nodiscard]] std::optional<std::string> news();
-  /// What the slowest answer took; 0 without any.
+  /// Time of the slowest answer; 0 without any.
   [[nodiscard]] double slowest_s() const noexcept { return slowest_s_; }
 
   static constexpr double patience_s = 8;
@@ -39,9 +39,9 @@ class FirstContact {
   struct Host {
     std::string name;
     HelperProgram question;
-    bool has_worked = false;           ///< something that it started was seen alive
-    Clock::time_point works;           ///< that was last
-    std::optional<bool> answers = {};  ///< once it is known
+    bool has_worked = false;           ///< a descendant was seen alive
+    Clock::time_point works;           ///< time of the last such observation
+    std::optional<bool> answers = {};  ///< once known
 
     Host(const std::string& host, const Launcher& launcher);
   };
@@ -49,7 +49,7 @@ class FirstContact {
   void look_at_processes();
 
   Clock::time_point begun_ = Clock::now(), looked_at_processes_ = begun_;
-  std::deque<Host> hosts_;  ///< questions stay where they are
+  std::deque<Host> hosts_;  ///< stable addresses
   double slowest_s_ = 0;
   bool has_told_ = false;
 };

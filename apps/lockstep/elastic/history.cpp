@@ -96,13 +96,13 @@ void History::folder_is_there() {
 
 void History::flush() {
   if (!folder_is_there_) return;
-  // Opened for each line: the folder may be moved, and programs read along.
+  // Opened for each line: the folder may be moved, and other programs read the file meanwhile.
   remove_link(file_);
   std::ofstream out(file_, std::ios::app);
   for (const std::string& text : kept_) out << text << '\n';
   kept_.clear();
   if (!out.flush() && !std::exchange(complained_, true))
-    say(fmt::format("warning: {} cannot be written", file_.string()));
+    say(fmt::format("warning: cannot write {}", file_.string()));
 }
 
 void History::start(int number, const Placement& placement, const std::filesystem::path& from,

@@ -17,7 +17,7 @@
 namespace lockstep::elastic {
 namespace {
 
-/// The number right behind `before` in `text`.
+/// The number right after `before` in `text`.
 std::optional<int> number_behind(std::string_view text, std::string_view before) {
   const auto at = text.find(before);
   if (at == std::string_view::npos) return std::nullopt;
@@ -34,7 +34,7 @@ bool says(std::string_view text, std::string_view words) {
   return text.find(words) != std::string_view::npos;
 }
 
-/// Of srun's "Killed", "Segmentation fault", ...: strsignal's words.
+/// The signal whose strsignal() text srun prints: "Killed", "Segmentation fault", ...
 int signal_called(std::string_view words) {
   for (const int number : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGQUIT}) {
     if (words.starts_with(strsignal(number))) return number;
@@ -56,14 +56,14 @@ void read_srun(std::string_view text, Blame& blame) {
   if (!rank) rank = number_behind(text, ": tasks ");
   if (!rank) return;
   const auto reason = text.rfind(": ");
-  // Of those it ends because another one failed, srun says so too.
+  // srun reports the tasks it ends because of another one's failure, too.
   if (says(text, "Exited with exit code 0")) return;
   blame.rank = *rank;
   blame.host = text.substr(0, text.find(':'));
   blame.signal = signal_called(text.substr(reason + 2));
 }
 
-/// What Linux takes as one word of a command line (MAX_ARG_STRLEN).
+/// Linux's limit on one word of a command line (MAX_ARG_STRLEN).
 constexpr std::size_t longest_word = 131'071;
 
 /// "=   PID 13301 RUNNING AT node1", "... EXIT STRING: Killed (signal 9)".
@@ -106,7 +106,7 @@ Launcher::Command Launcher::command(const Placement& placement, int start,
   };
   std::vector<std::string> hosts;
   if (is_srun_) {
-    // A host a rank: srun's own ways of distributing cannot leave a slot of one node free.
+    // One host per rank: srun's own distributions cannot leave a slot of one node free.
     for (const Host& host : placement.hosts) {
       hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), host.name);
     }
@@ -126,8 +126,8 @@ Launcher::Command Launcher::command(const Placement& placement, int start,
   for (const std::string& word : command.words) {
     if (word.size() <= longest_word) continue;
     throw InputError(fmt::format(
-        "{} ranks on {} hosts cannot be named on the command line of {}: their list has "
-        "{} bytes, and the system takes {}. Use fewer with --max, or larger hosts.",
+        "{} ranks on {} hosts do not fit on the command line of {}: the list of hosts has {} "
+        "bytes, the system's limit is {}. Use fewer ranks (--max), or larger hosts.",
         placement.ranks(), placement.hosts.size(), words_.front(), word.size(), longest_word));
   }
   command.words.insert(command.words.end(), app.begin(), app.end());
@@ -141,7 +141,7 @@ std::vector<std::string> Launcher::probe(const std::string& host) const {
 }
 
 std::optional<std::string> Launcher::why_silent(const std::string& host, double limit_s) const {
-  // Slurm takes a lost node out of the members itself.
+  // Slurm itself removes a lost node from the members.
   if (!names_hosts_ || is_srun_) return std::nullopt;
   const HelperEnd answer = run_helper(probe(host), limit_s, {.with_errors = true});
   if (answer.kind == HelperEnd::Kind::good) return std::nullopt;

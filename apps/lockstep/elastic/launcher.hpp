@@ -1,5 +1,5 @@
 #pragma once
-// How ranks are started, and what the one who starts them says about their end.
+// Starts ranks, and reads the launcher's report of their end.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,18 +10,18 @@
 
 namespace lockstep::elastic {
 
-/// Who failed, as far as somebody said so.
+/// The failed rank or node, as far as reported.
 struct Blame {
   int rank = -1;
   int pid = 0;
   std::string host;
-  int signal = 0;              ///< that ended the rank
-  bool out_of_memory = false;  ///< said Slurm
-  std::string failed_node;     ///< said Slurm
-  bool not_started = false;    ///< srun could not
+  int signal = 0;              ///< signal that ended the rank
+  bool out_of_memory = false;  ///< reported by Slurm
+  std::string failed_node;     ///< reported by Slurm
+  bool not_started = false;    ///< srun could not start the job
 };
 
-/// Reads the words of MPICH's mpiexec and of srun: the first rank that ended badly.
+/// Parses the output of MPICH's mpiexec and of srun: the first rank that ended badly.
 class LauncherWords {
  public:
   void line(std::string_view text);
@@ -31,35 +31,34 @@ class LauncherWords {
   Blame blame_;
 };
 
-/// Of what a launcher printed: the first line that says something. What follows from it follows.
+/// The first meaningful line of a launcher's output; later lines follow from it.
 [[nodiscard]] std::string first_words(const std::string& output);
 
-/// mpiexec, or srun within an allocation of Slurm's.
+/// MPICH's mpiexec, or srun within a Slurm allocation.
 class Launcher {
  public:
-  /// `words`: the launcher with options of its own; it is taken for srun if its name is that.
-  /// `names_hosts`: ranks are on the hosts of a placement, not simply on this machine.
+  /// `words`: the launcher and its own options; a program named srun is taken for srun.
+  /// `names_hosts`: ranks are placed on named hosts, not simply on this machine.
   Launcher(std::vector<std::string> words, bool names_hosts);
 
   struct Command {
     std::vector<std::string> words;
     Environment environment;
   };
-  /// Starts `app` as `placement` says; `start` numbers the starts of this supervisor. Throws
-  /// InputError where the system takes no command line that is so long.
+  /// Starts `app` on `placement`; `start` numbers the starts of this supervisor. Throws InputError
+  /// if the command line is too long for the system.
   [[nodiscard]] Command command(const Placement& placement, int start,
                                 const std::vector<std::string>& app) const;
 
-  /// A command that does nothing on `host`.
+  /// A trivial command on `host`.
   [[nodiscard]] std::vector<std::string> probe(const std::string& host) const;
-  /// Why nothing can be started on `host` within `limit_s`, in the launcher's own words; nothing if
-  /// it can.
+  /// The launcher's message if it cannot start a process on `host` within `limit_s`; nothing if it
+  /// can.
   [[nodiscard]] std::optional<std::string> why_silent(const std::string& host,
                                                       double limit_s) const;
   static constexpr double answers_within_s = 10;
 
-  /// After the launcher was killed: what it may have left on other machines. srun's step goes on
-  /// without srun.
+  /// Cleans up other machines after the launcher was killed: srun's step outlives srun.
   void end_elsewhere(int start) const;
 
   [[nodiscard]] bool is_srun() const noexcept { return is_srun_; }

@@ -22,7 +22,7 @@ std::string whole_path(const fs::path& dir) {
   return whole.string();
 }
 
-/// The value of a process's variable; empty if it has none, or may not be seen.
+/// The value of a process's environment variable; empty if it has none, or may not be read.
 std::string variable_of(const fs::path& process) {
   std::ifstream file(process / "environ", std::ios::binary);
   for (std::string entry; std::getline(file, entry, '\0');) {
@@ -37,7 +37,7 @@ bool is_over(int pid) {
   return state == ProcessState::gone || state == ProcessState::died;
 }
 
-/// Of "PID START FOLDER": whether the supervisor is another one than this, is over, and had `dir`.
+/// Parses "PID START FOLDER": true if that supervisor is another one, has ended, and ran `dir`.
 bool is_of_a_dead_one(std::string_view text, std::string_view dir) {
   int pid = 0;
   std::uint64_t start = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Processes of this run that a supervisor left behind when it was killed.
+// Processes left behind by a killed supervisor of this run.
 #include <filesystem>
 #include <vector>
 
@@ -7,12 +7,12 @@
 
 namespace lockstep::elastic {
 
-/// What tells the processes of a supervisor of `run_dir` from all others: a variable that what it
-/// starts inherits, launcher and ranks alike.
+/// The environment variable that marks the processes of a supervisor of `run_dir`; launcher and
+/// ranks inherit it.
 [[nodiscard]] Environment mark_of_this_supervisor(const std::filesystem::path& run_dir);
 
-/// Processes on this machine that a supervisor of `run_dir` started which is no longer there. Of a
-/// supervisor that lives: none. Another user's cannot be seen.
+/// Processes on this machine whose supervisor ran `run_dir` and has ended. Processes of a living
+/// supervisor are left out. Those of other users cannot be seen.
 [[nodiscard]] std::vector<int> leftovers(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::elastic

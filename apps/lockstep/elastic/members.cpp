@@ -27,11 +27,11 @@ namespace lockstep::elastic {
 namespace {
 
 constexpr int most_slots = 1 << 20;
-constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;  // of a file of members
+constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;  // in a file of members
 constexpr double slurm_answers_s = 10;
 
-/// A name or an IPv4 address, that is: nothing that a launcher, or the ssh it starts, would take
-/// for an option, a list or a user. Longer ones than the domain name system has are none either.
+/// A name or an IPv4 address that neither a launcher nor its ssh can take for an option, a list or
+/// a user. The domain name system's limit on the length holds too.
 bool is_host_name(std::string_view text) {
   constexpr std::size_t longest = 253;
   constexpr std::string_view letters =
@@ -58,7 +58,7 @@ std::vector<std::string> names_in(const std::string& nodes) {
   return words_of(run_helper({"scontrol", "show", "hostnames", nodes}, slurm_answers_s).output);
 }
 
-/// Of sinfo's lines NODE STATE: names of nodes that Slurm does not count as lost.
+/// Parses sinfo's lines NODE STATE: names of nodes that Slurm counts as usable.
 std::vector<std::string> living(const std::string& sinfo) {
   std::vector<std::string> names;
   std::istringstream lines(sinfo);
@@ -70,7 +70,7 @@ std::vector<std::string> living(const std::string& sinfo) {
   return names;
 }
 
-/// One moment's answer of Slurm; asked again when it is old.
+/// One answer of Slurm; asked again when it is too old.
 struct SlurmMembers {
   std::string nodes = environment("SLURM_JOB_NODELIST");
   Hosts all, now;
@@ -83,20 +83,21 @@ struct SlurmMembers {
     const auto slots = parse_tasks_per_node(tasks);
     if (listed.empty() || listed.size() != slots.size() ||
         !std::ranges::all_of(listed, is_host_name)) {
-      throw InputError(fmt::format(
-          "Slurm says nothing that can be used about this allocation (nodes \"{}\", tasks a node "
-          "\"{}\"). Name hosts and slots with --members FILE.",
-          nodes, tasks));
+      throw InputError(
+          fmt::format("cannot read this Slurm allocation (nodes \"{}\", tasks per node \"{}\"). "
+                      "Name hosts and slots with --members FILE.",
+                      nodes, tasks));
     }
     for (std::size_t i = 0; i < listed.size(); ++i) all.push_back({listed[i], slots[i]});
     now = look();
     asked = answered = Clock::now();
   }
 
-  /// What is left of `all`. Both are asked at the same time: either may hang.
+  /// The members of `all` that are still usable. Both commands run at the same time: either may
+  /// hang.
   [[nodiscard]] Hosts look() const {
     const auto begun = Clock::now();
-    // A node that failed is no longer in the job, even if it is up again.
+    // A node that failed is no longer part of the job, even if it is up again.
     HelperProgram squeue(
         {"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"});
     HelperProgram sinfo({"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"});
@@ -112,7 +113,7 @@ struct SlurmMembers {
   }
 
   static void keep(Hosts& hosts, const std::vector<std::string>& names) {
-    // No answer at all is a controller that is busy or away, not an allocation without nodes.
+    // No answer at all means a busy or absent controller, not an allocation without nodes.
     if (names.empty()) return;
     std::erase_if(hosts, [&](const Host& host) {
       return std::ranges::find(names, host.name) == names.end();
@@ -135,15 +136,15 @@ Hosts parse_members(const std::string& text, const std::string& name) {
       return InputError(fmt::format("{}:{}: {}; a line is HOST [SLOTS]", name, number, what));
     };
     Host host{.name = words[0], .slots = 1};
-    if (words.size() > 2) throw bad(fmt::format("\"{}\" is too much", words[2]));
+    if (words.size() > 2) throw bad(fmt::format("\"{}\" is too many", words[2]));
     if (words.size() == 2) {
       const auto slots = number_of(words[1]);
-      if (!slots) throw bad(fmt::format("\"{}\" is no number of slots", words[1]));
+      if (!slots) throw bad(fmt::format("\"{}\" is not a number of slots", words[1]));
       host.slots = *slots;
     }
     if (!is_host_name(host.name))
-      throw bad(fmt::format("\"{}\" is no host's name or IPv4 address", host.name));
-    if (!known.insert(host.name).second) throw bad(host.name + " stands there twice");
+      throw bad(fmt::format("\"{}\" is not a host name or IPv4 address", host.name));
+    if (!known.insert(host.name).second) throw bad(host.name + " is listed twice");
     hosts.push_back(host);
   }
   return hosts;
@@ -163,7 +164,7 @@ std::vector<int> parse_tasks_per_node(const std::string& text) {
     else if (!behind.empty())
       times = 0;
     if (count == 0 || times == 0)
-      throw InputError(fmt::format("\"{}\" is no list of Slurm's tasks a node", text));
+      throw InputError(fmt::format("\"{}\" is not a Slurm list of tasks per node", text));
     tasks.insert(tasks.end(), static_cast<std::size_t>(times), count);
   }
   return tasks;
@@ -191,16 +192,17 @@ Members members_of_file(const std::string& path) {
 Members members_of_slurm() {
   struct State {
     SlurmMembers slurm;
-    std::future<Hosts> answer;  // of a question that is under way
+    std::future<Hosts> answer;  // while a query is running
   };
   auto state = std::make_shared<State>();
   return [state](bool now) {
     auto& [slurm, answer] = *state;
-    // One question is enough for what is asked at the beginning.
+    // The first call needs one query only.
     constexpr double new_enough_s = 1;
     now = now && seconds_since(slurm.answered) > new_enough_s;
-    // Beside the caller, who passes on what the ranks print: a busy Slurm takes its time.
-    if (now && answer.valid()) slurm.now = answer.get();  // of a question from before
+    // A thread of its own, since a busy Slurm takes its time and the caller passes on the ranks'
+    // output.
+    if (now && answer.valid()) slurm.now = answer.get();  // of an earlier query
     if (!answer.valid() && (now || seconds_since(slurm.asked) > slurm_asked_s)) {
       slurm.asked = Clock::now();
       answer = std::async(std::launch::async, [&slurm] { return slurm.look(); });
@@ -214,16 +216,15 @@ Members members_of_slurm() {
 }
 
 Members members_of_this_machine(int slots) {
-  // A rank that does nothing yet takes several times as much.
+  // Even an idle rank takes several times as much.
   constexpr double least_memory_of_a_rank = 8 << 20U;
   const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (slots * least_memory_of_a_rank > memory) {
-    throw InputError(fmt::format(
-        "{} ranks do not fit on this machine: of its {:.1f} GiB of memory each would have less "
-        "than the 8 MiB that an idle one takes. Use a smaller --max, or name hosts with --members "
-        "FILE.",
-        slots, memory / (1 << 30U)));
+    throw InputError(
+        fmt::format("{} ranks do not fit on this machine: it has {:.1f} GiB of memory, and an idle "
+                    "rank takes 8 MiB. Use a smaller --max, or name hosts with --members FILE.",
+                    slots, memory / (1 << 30U)));
   }
   return [here = Hosts{{host_name(), slots}}](bool) { return here; };
 }

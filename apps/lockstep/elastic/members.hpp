@@ -1,12 +1,12 @@
 #pragma once
-// What there is to run on.
+// Hosts and slots to run on.
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace lockstep::elastic {
 
-/// A machine, and how many ranks it takes.
+/// A machine and its number of slots for ranks.
 struct Host {
   std::string name;
   int slots = 0;
@@ -14,30 +14,29 @@ struct Host {
 };
 using Hosts = std::vector<Host>;
 
-/// What there is at this moment, asked as often as wanted; it may change. With `now` an answer is
-/// not spared because there was one a moment ago.
+/// Returns the present members; may be called at any time, and the answer may change. `now` forces
+/// a new query even shortly after the last.
 using Members = std::function<Hosts(bool now)>;
 
-/// A file of lines "HOST [SLOTS]", one slot where no number stands; `#` begins a comment; a host is
-/// a name or an IPv4 address, as the launcher and ssh get it on their command lines. It is read at
-/// each call. Throws InputError at the first; what cannot be read later, as while somebody writes
-/// it, changes nothing, and is said in a warning once.
+/// A file of lines "HOST [SLOTS]"; one slot without a number; `#` begins a comment. A host is a
+/// name or an IPv4 address, passed to the launcher and ssh as it stands. The file is read at each
+/// call. Throws InputError at the first call. Later an unreadable file, for example one being
+/// written, changes nothing and gives one warning.
 [[nodiscard]] Members members_of_file(const std::string& path);
 
-/// The nodes of the Slurm allocation that this process is in, with the tasks a node that it was
-/// given for; without nodes that are down, or that Slurm has taken out of it after a failure. Asks
-/// Slurm, at most every `slurm_asked_s` seconds. Throws InputError where Slurm says nothing about
-/// the allocation.
+/// The nodes of the Slurm allocation of this process, with its tasks per node. Leaves out nodes
+/// that are down, or that Slurm removed after a failure. Asks Slurm at most every `slurm_asked_s`
+/// seconds. Throws InputError if the allocation cannot be read.
 inline constexpr double slurm_asked_s = 10;
 [[nodiscard]] Members members_of_slurm();
 
-/// This machine. Throws InputError if so many ranks cannot be here.
+/// This machine. Throws InputError if it cannot hold so many ranks.
 [[nodiscard]] Members members_of_this_machine(int slots);
 
-/// The text of such a file; `name` is for messages. Throws InputError naming the line.
+/// Parses the text of such a file; `name` is for messages. Throws InputError naming the line.
 [[nodiscard]] Hosts parse_members(const std::string& text, const std::string& name);
 
-/// Slurm's tasks a node, "2(x3),1": 2 2 2 1. Throws InputError.
+/// Parses Slurm's tasks per node: "2(x3),1" gives 2 2 2 1. Throws InputError.
 [[nodiscard]] std::vector<int> parse_tasks_per_node(const std::string& text);
 
 }  // namespace lockstep::elastic

@@ -13,10 +13,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int64_t kib = 1024;
-// Version 1 of control groups says "no limit" with a number near 2^63.
+// Version 1 of control groups writes "no limit" as a number near 2^63.
 constexpr std::int64_t no_limit = std::int64_t{1} << 60;
 
-/// The number behind a word at the beginning of a line: of "oom_kill 3" or "VmRSS:  12 kB".
+/// The number after a word at the beginning of a line, as in "oom_kill 3" or "VmRSS:  12 kB".
 std::optional<std::int64_t> value_of(const fs::path& file, const std::string& word) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -35,7 +35,7 @@ std::optional<std::int64_t> number_in(const fs::path& file) {
   return std::nullopt;  // also for "max"
 }
 
-/// Of ulimit -v, bytes; 0: none.
+/// The limit set by ulimit -v, in bytes; 0: none.
 std::int64_t address_space_limit(const fs::path& limits) {
   const std::string name = "Max address space";
   std::ifstream in(limits);
@@ -75,7 +75,7 @@ std::optional<MemoryLimit> MemoryWatch::group_limit(const fs::path& folder,
 std::vector<MemoryLimit> MemoryWatch::limits_of(int pid) const {
   std::vector<MemoryLimit> limits;
   std::ifstream groups(system_ / fmt::format("proc/{}/cgroup", pid));
-  // "0::/a/b" of version 2, "4:memory:/a/b" of version 1.
+  // "0::/a/b" in version 2, "4:memory:/a/b" in version 1.
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -112,7 +112,7 @@ void MemoryWatch::look(const std::vector<RankProcess>& ranks) {
 
 std::string MemoryWatch::in_words(int rank) const {
   const auto at = samples_.find(rank);
-  if (at == samples_.end()) return "an amount that nobody could see from here";
+  if (at == samples_.end()) return "an amount that is unknown here";
   const Sample& sample = at->second;
   std::string text = format_bytes(sample.held);
   if (sample.most > sample.held) text += fmt::format(" ({} at most)", format_bytes(sample.most));
@@ -130,9 +130,10 @@ std::optional<MemoryWatch::Finding> MemoryWatch::finding(int rank) const {
                return s.second.most;
              })->first;
     }
-    return Finding{rank, fmt::format("the system killed rank {} for want of memory: it held {}; "
-                                     "the limit, {}, is {}",
-                                     rank, in_words(rank), limit.name, format_bytes(limit.bytes))};
+    return Finding{
+        rank, fmt::format(
+                  "the system killed rank {} for lack of memory: it held {}; the limit, {}, is {}",
+                  rank, in_words(rank), limit.name, format_bytes(limit.bytes))};
   }
   return std::nullopt;
 }

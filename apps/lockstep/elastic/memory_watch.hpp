@@ -1,5 +1,5 @@
 #pragma once
-// How much memory the ranks on this machine hold, and whether the system took one of them for it.
+// Watches the memory of the ranks on this machine, and whether the system killed one for it.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -11,36 +11,35 @@
 
 namespace lockstep::elastic {
 
-/// A limit on memory and how often the system has killed for it.
+/// A memory limit, and how often the system has killed a process for it.
 struct MemoryLimit {
   std::string name;  ///< "memory.max of control group /job" or "the machine's memory"
   std::int64_t bytes = 0;
   std::uint64_t kills = 0;
-  std::filesystem::path folder;  ///< of the control group; empty: the machine
+  std::filesystem::path folder;  ///< folder of the control group; empty: the machine
 };
 
-/// Samples, as a killed process can no longer be asked.
+/// Samples memory periodically, since a killed process can no longer be asked.
 class MemoryWatch {
  public:
-  /// `system`: where /proc and /sys are; tests have their own.
+  /// `system`: root of /proc and /sys; tests have their own.
   explicit MemoryWatch(std::filesystem::path system = "/") : system_(std::move(system)) {}
 
-  /// A start begins.
+  /// To be called when a start begins.
   void begin() { *this = MemoryWatch(system_); }
   void look(const std::vector<RankProcess>& ranks);
 
-  /// A sentence about why memory ended for `rank`, or, if that is -1, for the rank that held most:
-  /// rank, what it held, the limit. None if the system has killed nothing since begin().
+  /// A sentence on why memory ended for `rank` (or, with -1, for the rank that held most): rank,
+  /// memory held, limit. None if the system has killed nothing since begin().
   struct Finding {
     int rank = -1;
     std::string text;
   };
   [[nodiscard]] std::optional<Finding> finding(int rank) const;
-  /// What the rank held when it was last looked at, and at most: "1.2 GiB"; and its own limit
-  /// (ulimit -v), if it has one.
+  /// The last and the largest sample of the rank: "1.2 GiB"; and its own limit (ulimit -v), if any.
   [[nodiscard]] std::string in_words(int rank) const;
 
-  /// The limits that a process is under, its control group's first and then its parents'.
+  /// The limits on a process: those of its control group, then of the group's parents.
   [[nodiscard]] std::vector<MemoryLimit> limits_of(int pid) const;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace lockstep::elastic {
 
-/// What `lockstep elastic` takes. Times in seconds.
+/// Options of `lockstep elastic`. Times in seconds.
 struct Options {
   int min = 1, max = 0;
   int restarts = 5;

@@ -25,10 +25,10 @@ namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
 
-/// The last whole lines of a file, at most so many bytes.
+/// The last whole lines of a file, at most this many bytes.
 std::string tail(const fs::path& file, std::streamoff most) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return {};  // a pipe would be waited for
+  if (!fs::is_regular_file(file, error)) return {};  // opening a pipe would block
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
   const std::streamoff from = std::max<std::streamoff>(0, size - most);
@@ -38,7 +38,8 @@ std::string tail(const fs::path& file, std::streamoff most) {
   return text.substr(0, text.rfind('\n') + 1);
 }
 
-/// Who holds it; empty: nobody. Not the file's times, which its owner's signs of life change.
+/// The owner of the lock; empty: none. File times do not matter: the owner's heartbeat changes
+/// them.
 std::string lock_of(const fs::path& dir) {
   constexpr std::int64_t most_bytes = 1 << 16U;  // names and numbers
   return read_small_file_or_nothing(dir / FolderLock::file_name, most_bytes);
@@ -126,7 +127,7 @@ void RunView::find_ranks() {
     rings_ = where->folder;
   }
   if (knows_all_ranks_) return;
-  const bool up = is_up();  // before the look: a rank makes its ring earlier
+  const bool up = is_up();  // taken before the scan: a rank makes its ring earlier
   try {
     const std::string here = host_name();
     std::vector<RankProcess> found;
@@ -135,7 +136,7 @@ void RunView::find_ranks() {
     }
     ranks_ = std::move(found);
     knows_all_ranks_ = up;
-  } catch (const Error&) {  // it is being made, or its folder is another machine's
+  } catch (const Error&) {  // the ring is being made, or its folder is on another machine
   }
 }
 
@@ -222,7 +223,8 @@ std::vector<FlightRing> RunView::take_rings() const {
       std::error_code ignored;
       fs::remove(ring.file, ignored);
     }
-  } catch (const std::exception&) {  // no room, or a damaged one: they help, no more
+  } catch (const std::exception&) {  // No room, or a damaged ring: rings help, but nothing depends
+                                     // on them.
   }
   std::ranges::sort(rings, {}, &FlightRing::rank);
   return rings;

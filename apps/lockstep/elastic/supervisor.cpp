@@ -22,9 +22,9 @@ namespace lockstep::elastic {
 namespace {
 
 constexpr Seconds look_each{0.25};
-constexpr double last_words_s = 5;     // between SIGTERM and SIGKILL for a job that hangs
-constexpr double ask_again_s = 30;     // a signal may have come too early
-constexpr double second_stop_s = 0.5;  // what comes sooner is a copy of the same
+constexpr double last_words_s = 5;     // between SIGTERM and SIGKILL for a hanging job
+constexpr double ask_again_s = 30;     // the first signal may have come too early
+constexpr double second_stop_s = 0.5;  // a second signal sooner than this is a copy of the first
 
 std::atomic<int> stops{0};
 std::atomic<std::int64_t> first_stop_ms{0};
@@ -41,7 +41,7 @@ void listen() {
     stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
   };
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
-  // A terminal that is closed; nohup has it ignored (apps/hangup.c).
+  // The terminal was closed; under nohup the signal is ignored (apps/hangup.c).
   if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }
@@ -65,11 +65,11 @@ Launcher make_launcher(const Options& options) {
                                                     : "mpiexec");
   std::vector<std::string> words;
   for (std::string word; text >> word;) words.push_back(word);
-  if (words.empty()) throw InputError("--launcher names no command");
+  if (words.empty()) throw InputError("--launcher is empty: name a command");
   if (find_program(words.front()).empty()) {
-    throw InputError(fmt::format(
-        "the launcher {} is no program that can be started: name another with --launcher",
-        words.front()));
+    throw InputError(
+        fmt::format("the launcher {} is not an executable program: name another with --launcher",
+                    words.front()));
   }
   return {words, on_slurm || !options.members.empty()};
 }
@@ -98,7 +98,7 @@ Supervisor::Supervisor(const Options& options)
   const Hosts hosts = members_(true);
   if (options.members.empty() && place(hosts, assignment_.sizes).ranks() == 0) {
     throw InputError(
-        fmt::format("--min {} ranks are wanted, and the allocation has fewer slots", options.min));
+        fmt::format("--min asks for {} ranks, but the allocation has fewer slots", options.min));
   }
   if (assignment_.own_loop) take_folder();
 }
@@ -128,7 +128,7 @@ ExitCode Supervisor::over(Why why, ExitCode code, const std::string& text) {
   return code;
 }
 
-/// mpiexec hears of its supervisor's death by SIGTERM, and its ranks save before they end.
+/// mpiexec gets SIGTERM when its supervisor dies, and its ranks save before they end.
 void Supervisor::wait_for_leftovers() {
   constexpr double looked_each_s = 0.1;
   const auto begun = Clock::now();
@@ -136,11 +136,11 @@ void Supervisor::wait_for_leftovers() {
     const auto processes = leftovers(assignment_.run_dir);
     if (processes.empty()) return;
     if (!said) {
-      history_.note(fmt::format("waits for {} process{} of this run that a killed supervisor left "
-                                "behind: {}",
-                                processes.size(), processes.size() == 1 ? "" : "es",
-                                fmt::join(processes, ", ")),
-                    "wait");
+      history_.note(
+          fmt::format("waiting for {} process{} of this run left behind by a killed supervisor: {}",
+                      processes.size(), processes.size() == 1 ? "" : "es",
+                      fmt::join(processes, ", ")),
+          "wait");
     }
     if (!sleep(looked_each_s)) return;
   }
@@ -156,12 +156,12 @@ ExitCode Supervisor::run() {
     if (!placement) {
       return over(
           Why::too_few, ExitCode::requeue,
-          fmt::format("gives up: fewer than {} slots for {:.0f} s", options_.min, options_.wait));
+          fmt::format("giving up: fewer than {} slots for {:.0f} s", options_.min, options_.wait));
     }
     Ending ending = run_start(number, *placement);
     history_.end(number, *placement, ending);
     if (const auto code = final_code(ending)) return *code;
-    expect_working_directory();  // mpiexec ends by a signal without one, at each try
+    expect_working_directory();  // on each attempt mpiexec ends by a signal without one
     if (ending.why == Why::members) continue;
     if (const auto code = answer_failure(ending, *placement)) return *code;
   }
@@ -176,7 +176,7 @@ std::optional<Placement> Supervisor::wait_for_members() {
     look_after_lost_hosts();
     Placement placement = place(available(/*now=*/!said), assignment_.sizes);
     if (placement.ranks() > 0) return placement;
-    // A slot whose rank died is kept free in case it is the slot's fault; not at the price of all.
+    // Keeps the slot of a dead rank free in case the slot is at fault, unless that leaves too few.
     Losses lenient = losses_;
     lenient.forgive_slots();
     placement = place(lenient.left(members_(false), Clock::now()), assignment_.sizes);
@@ -185,7 +185,7 @@ std::optional<Placement> Supervisor::wait_for_members() {
       return placement;
     }
     if (!said) {
-      history_.note(fmt::format("waits for slots: at least {} are wanted", options_.min), "wait");
+      history_.note(fmt::format("waiting for slots: at least {} are needed", options_.min), "wait");
     }
     if (seconds_since(begun) > options_.wait) return std::nullopt;
     constexpr double members_asked_each_s = 0.1;
@@ -221,7 +221,7 @@ bool Supervisor::wants_change(const Placement& current) {
     candidate_since_ = Clock::now();
     return false;
   }
-  // A start that has not begun cannot save; one that has made no step would have been for nothing.
+  // A start that has not begun cannot save; one without a step would have been for nothing.
   return seconds_since(candidate_since_) >= options_.settle && run_.is_up() &&
          (leaves || run_.has_stepped());
 }
@@ -265,10 +265,10 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
     if (child.kill_all() > 0 || child.code() != 0) launcher_.end_elsewhere(number);
     evidence.code = child.code();
   }
-  static_cast<void>(run_.shows_life());  // of a start that was over before the first look
+  static_cast<void>(run_.shows_life());  // from a start that ended before the first scan
   if (run_.is_up()) history_.folder_is_there();
   has_been_up_ = has_been_up_ || run_.is_up();
-  // A start that was to go on from a file is to do so again until there is something newer.
+  // A start from a given file repeats that until there is a newer checkpoint.
   resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_saved()));
 
   evidence.blame = words.blame();
@@ -304,7 +304,7 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
     watch.asked = Clock::now();
     if (!std::exchange(watch.change_was_asked, true)) {
       watch.first_asked = watch.asked;
-      history_.note("members have changed: the ranks save");
+      history_.note("members have changed: asking the ranks to save");
     }
     child.signal(SIGUSR1);
   }
@@ -327,7 +327,8 @@ bool Supervisor::is_hung(const Watch& watch) const {
 }
 
 void Supervisor::ask_hosts(const Placement& placement, Watch& watch) const {
-  constexpr std::size_t most = 64;  // of more, lost hosts are found when the start has failed
+  constexpr std::size_t most =
+      64;  // with more hosts, lost ones are found when the start has failed
   if (!launcher_.names_hosts() || launcher_.is_srun() || placement.hosts.size() > most) return;
   watch.contact.emplace(launcher_, placement.hosts);
 }
@@ -339,7 +340,7 @@ void Supervisor::look_at_hosts(Watch& watch) {
   answers_within_s_ = std::max(answers_within_s_, slower_later * watch.contact->slowest_s());
   if (run_.is_up()) return;
   if (const auto news = watch.contact->news()) {
-    history_.note(fmt::format("{}. It is waited for, {:.0f} s at most (--hang-after)", *news,
+    history_.note(fmt::format("{}. Waiting for it, at most {:.0f} s (--hang-after)", *news,
                               options_.hang_after));
   }
 }
@@ -348,8 +349,8 @@ bool Supervisor::nobody_answers(const Watch& watch) const {
   return watch.contact && !run_.is_up() && watch.contact->failure();
 }
 
-/// For a launcher that fails at once, as those do that ask the hosts beside it. Afterwards they are
-/// killed with it, and say nothing any more.
+/// For a launcher that fails at once, before the queries beside it have ended. They are killed with
+/// it and report nothing more.
 void Supervisor::await_answers(Watch& watch) {
   constexpr std::chrono::seconds patience{2};
   constexpr std::chrono::milliseconds between_looks{20};
@@ -361,7 +362,7 @@ void Supervisor::await_answers(Watch& watch) {
   }
 }
 
-/// Empty where one does, or where nobody was asked.
+/// Empty if a host answers, or if none was asked.
 std::string Supervisor::why_nobody_answers(const Watch& watch) const {
   if (!watch.contact || run_.is_up()) return {};
   if (const auto failure = watch.contact->failure()) return *failure;
@@ -370,12 +371,12 @@ std::string Supervisor::why_nobody_answers(const Watch& watch) const {
   return words.empty() ? fmt::format("nothing for {:.0f} s", watch.silent_s) : words;
 }
 
-/// SIGUSR1: launchers pass it on. Of SIGTERM srun makes SIGKILL for the ranks, so that is for those
-/// that have nothing to save yet.
+/// SIGUSR1, which launchers pass on. srun turns SIGTERM into SIGKILL for the ranks, so SIGTERM is
+/// only for ranks that have nothing to save yet.
 void Supervisor::ask_to_stop(Child& child, Watch& watch) {
   if (!std::exchange(watch.stop_was_asked, true)) {
     watch.first_asked = Clock::now();
-    history_.note("stops: the ranks save");
+    history_.note("stopping: asking the ranks to save");
   } else if (seconds_since(watch.asked) < ask_again_s) {
     return;
   }
@@ -394,7 +395,7 @@ void Supervisor::find_lost_hosts(const Placement& placement, const Blame& blame,
       ending.why == Why::killed || ending.why == Why::no_answer || ending.why == Why::hung;
   if (!may_be || !launcher_.names_hosts() || launcher_.is_srun()) return;
   std::vector<std::string> asked = ending.hosts;
-  // With a lost host's ranks those of the others are ended, which may be seen before.
+  // The launcher also ends the other hosts' ranks, which may be seen first.
   const bool may_be_another = ending.why == Why::killed && blame.signal == 0;
   if (may_be_another || asked.empty()) {
     asked.clear();
@@ -423,8 +424,8 @@ std::optional<ExitCode> Supervisor::final_code(const Ending& ending) {
       return over(ending.why, ExitCode::done, "the run is complete");
     case Why::stopped:
       return over(ending.why, ExitCode::requeue,
-                  assignment_.own_loop ? "stopped on request; start it again to go on"
-                                       : "stopped on request; go on with --resume");
+                  assignment_.own_loop ? "stopped on request; start it again to continue"
+                                       : "stopped on request; continue with --resume");
     case Why::input:
       return over(ending.why, ExitCode::bad_input, "not started again: it would fail again");
     case Why::checkpoint:
@@ -462,7 +463,7 @@ std::optional<ExitCode> Supervisor::answer_failure(const Ending& ending,
   }
   if (!budget_.allows(Clock::now())) {
     return over(Why::budget, code_after(ending),
-                fmt::format("gives up: more than {} failures{}{}", options_.restarts,
+                fmt::format("giving up: more than {} failures{}{}", options_.restarts,
                             options_.within > 0 ? fmt::format(" in {:.0f} s", options_.within)
                                                 : std::string(),
                             has_been_up_           ? ""
@@ -472,7 +473,7 @@ std::optional<ExitCode> Supervisor::answer_failure(const Ending& ending,
   const double pause =
       back_off_.after_failure(run_.knows_checkpoints() ? run_.checkpoint_step() : ending.step);
   if (pause > 0) {
-    history_.note(fmt::format("starts again in {:.0f} s; {} restart{} left", pause, budget_.left(),
+    history_.note(fmt::format("restarting in {:.0f} s; {} restart{} left", pause, budget_.left(),
                               budget_.left() == 1 ? " is" : "s are"));
   }
   if (!sleep(pause))
@@ -486,8 +487,8 @@ std::optional<ExitCode> Supervisor::answer_want_of_memory(const Ending& ending,
     return over(Why::memory, ExitCode::failure, "not started again: " + why);
   };
   if (ending.code == static_cast<int>(ExitCode::failure))
-    return stop("it would run into the same limit again");
-  if (ending.ranks.empty()) return stop("nobody knows where memory ended");
+    return stop("it would hit the same limit again");
+  if (ending.ranks.empty()) return stop("the host that ran out of memory is unknown");
   for (const int rank : ending.ranks) {
     const std::string host = placement.host_of(rank);
     const auto at = std::ranges::find(placement.hosts, host, &Host::name);
@@ -498,7 +499,8 @@ std::optional<ExitCode> Supervisor::answer_want_of_memory(const Ending& ending,
   Losses lenient = losses_;
   lenient.forgive_slots();
   if (place(lenient.left(members_(false), Clock::now()), assignment_.sizes).ranks() == 0)
-    return stop(fmt::format("with fewer ranks a host there are fewer than {} slots", options_.min));
+    return stop(
+        fmt::format("with fewer ranks per host there are fewer than {} slots", options_.min));
   return std::nullopt;
 }
 

@@ -23,18 +23,19 @@
 
 namespace lockstep::elastic {
 
-/// Starts a training, and starts it again, from its newest checkpoint, on what is left or has come:
-/// docs/guide/elastic.md. A plain process, which never enters MPI.
+/// Starts a training. After a failure or a change of members, restarts it from its newest
+/// checkpoint on the members there are: docs/guide/elastic.md. A plain process that never enters
+/// MPI.
 class Supervisor {
  public:
   /// Throws InputError.
   explicit Supervisor(const Options& options);
 
-  /// To the end of the training. At most one at a time in a process: it listens to signals.
+  /// Runs until the training ends. At most one at a time in a process: it handles signals.
   ExitCode run();
 
  private:
-  /// What ends a start before its time.
+  /// Reasons to end a start early.
   struct Watch {
     bool change_was_asked = false, stop_was_asked = false, stopped_before_up = false, hung = false;
     bool unheeded = false;
@@ -43,7 +44,7 @@ class Supervisor {
     double silent_s = 0, waited_s = 0;
     DeathWatch deaths;
     std::vector<FlightRing> rings_when_hung;
-    std::optional<FirstContact> contact;  ///< of the first start, if its hosts are asked
+    std::optional<FirstContact> contact;  ///< hosts being asked at the first start
   };
 
   void wait_for_leftovers();
@@ -91,15 +92,15 @@ class Supervisor {
   Losses losses_;
   MemoryWatch memory_;
   std::map<std::string, std::future<std::optional<std::string>>>
-      probes_;  ///< of lost hosts, that are under way
-  /// For a host after a failure: more where the first answers took long.
+      probes_;  ///< lost hosts being asked
+  /// limit for a host after a failure; longer if the first answers took long
   double answers_within_s_ = Launcher::answers_within_s;
   bool has_been_up_ = false;               ///< any start
   bool resumes_ = false;                   ///< the next start, from the newest checkpoint
   std::int64_t reached_ = 0;               ///< the last start's newest step
   std::optional<std::int64_t> failed_at_;  ///< step of the last start, if it ended with exit code 1
   std::optional<Clock::time_point> down_since_;
-  Hosts candidate_;  ///< members as they would be after a change, since then
+  Hosts candidate_;  ///< members after a pending change, and since when
   Clock::time_point candidate_since_;
 };
 

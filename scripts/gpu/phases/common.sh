@@ -3,17 +3,17 @@
 set -euo pipefail
 export PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 
-# What the table has of a phase is its last note.
+# The table shows the last note of a phase.
 note() { printf '= %s\n' "$*"; }
 
-# Where CUDA's libraries are: the driver's as the machine says, those beside PyTorch, the toolkit's.
+# CUDA's libraries: the driver's as the machine says, those beside PyTorch, the toolkit's.
 cuda_library_path() {
   local toolkit=${CUDA_HOME:-/usr/local/cuda}
   local -a folders
   mapfile -t folders < <("$PYTHON" -c 'import glob, nvidia
 for path in nvidia.__path__: print(*sorted(glob.glob(path + "/*/lib")), sep="\n")' 2>/dev/null || true)
   folders+=("$toolkit/lib64")
-  # A build with CUDA starts only with a driver. Where simulated devices will do, the toolkit's stub does.
+  # A build with CUDA starts only with a driver. For simulated devices the toolkit's stub is enough.
   if [ "$DEVICE" = sim ] && [ -e "$toolkit/lib64/stubs/libcuda.so" ]; then
     mkdir -p "$SCRATCH/stub"
     ln -sf "$toolkit/lib64/stubs/libcuda.so" "$SCRATCH/stub/libcuda.so.1"
@@ -24,7 +24,8 @@ for path in nvidia.__path__: print(*sorted(glob.glob(path + "/*/lib")), sep="\n"
 }
 LIBRARIES=$ROOT/lib:$(cuda_library_path)
 
-# ours [TOOL...] -- PROGRAM [ARGUMENT...]: with the bundle's libraries, which nothing else of the machine should see.
+# ours [TOOL...] -- PROGRAM [ARGUMENT...]: with the bundle's libraries, hidden from the machine's
+# other programs.
 ours() {
   local -a tool=()
   while [ "$1" != -- ]; do tool+=("$1"); shift; done
@@ -55,8 +56,9 @@ check() {
   printf -- '--- %s: exit code %d after %d s\n' "$what" "$code" "$SECONDS"
 }
 
-# cases PROGRAM FILTER: the cases of a GoogleTest program in several processes at once, then each that did not pass in one
-# of its own, as a fault of a GPU spoils what follows it in its process.
+# cases PROGRAM FILTER: the cases of a GoogleTest program in several processes at once, then each
+# failed one in a process of its own, because a fault of a GPU spoils all later cases of its
+# process.
 cases() {
   local program=$1 filter=$2 work shards shard left name
   work=$(mktemp -d "$SCRATCH/cases.XXXXXX")
@@ -78,7 +80,7 @@ cases() {
   comm -23 "$work/all" "$work/passed" >"$work/left"
   PASSED=$((PASSED + $(wc -l <"$work/passed")))
   for shard in "$work"/*.code; do
-    # 1: cases failed, or a process got none.
+    # 1: cases failed, or a process was given none.
     if [ ! -e "$shard" ] || [ "$(cat "$shard")" = 1 ]; then continue; fi
     echo "a process ended with code $(cat "$shard"):"
     tail -n 5 "${shard%.code}.log"

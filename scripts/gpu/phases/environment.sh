@@ -13,7 +13,7 @@ if [ "$DEVICE" = cuda ]; then
 fi
 echo "library path: $LIBRARIES"
 
-# Fails for a program that lacks libraries, and says which.
+# Fails for a program that lacks libraries, and names them.
 expect_libraries() { ! ours ldd -- "$1" | grep 'not found'; }
 for program in "$ROOT"/bin/*; do
   check "libraries of $(basename "$program")" expect_libraries "$(basename "$program")"

@@ -7,7 +7,7 @@
 export NCCL_MULTI_RANK_GPU_ENABLE=1 LOCKSTEP_TEST_DEVICE=$DEVICE
 
 if [ -e "$ROOT/bin/comm.nccl_gpu_test" ] && [ "$DEVICE" = cuda ]; then
-  # What NCCL does not promise: tests/comm/CMakeLists.txt.
+  # Features that NCCL does not promise: tests/comm/CMakeLists.txt.
   left_out='Messages.GoRoundInARing*:Chunks.Messages:Reductions.SixteenBit*:Reductions.MinAndMax*'
   left_out+=':Mismatch.OfASkippedCall:Mismatch.OfASplitOfTheGroup:OnDevices.*'
   check 'nccl, one rank' ranks 1 12 comm.nccl_gpu_test --gtest_filter='NcclOnGpu.*:AllReduce*'

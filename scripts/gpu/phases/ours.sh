@@ -11,7 +11,7 @@ measure() {
   ours timeout --kill-after=2 40 -- "$@" --set "run.dir=\"$dir\"" --set "run.device=\"$DEVICE\"" \
     --set "train.precision=\"$precision\"" --set "train.batch_size=$batch" --set run.max_minutes=0.15 \
     --set train.epochs=1000 --set log.every_steps=10 --set checkpoint.every_epochs=0 || code=$?
-  [ "$code" -eq 0 ] || [ "$code" -eq 75 ] || return "$code"  # 75: its minutes are over
+  [ "$code" -eq 0 ] || [ "$code" -eq 75 ] || return "$code"  # 75: its time limit is over
   value=$(grep '"kind":"step"' "$dir/metrics.jsonl" | sed -n "s|.*\"${unit%/s}_per_s\":\([0-9.e+]*\).*|\1|p" |
     tail -n +2 | sort -g | awk '{v[NR] = $1} END {if (NR) print v[int((NR + 1) / 2)]}')
   rm -rf "$dir"

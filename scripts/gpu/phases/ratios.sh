@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ratios.sh OUT: a line for each step that OUT/ours.log has measured, with PyTorch's where OUT/pytorch.log has it.
+# ratios.sh OUT: a line for each step measured in OUT/ours.log, with PyTorch's if OUT/pytorch.log
+# has it.
 set -euo pipefail
 { cat "$1/ours.log" "$1/pytorch.log" 2>/dev/null || true; } | awk '
   $1 == "speed" {

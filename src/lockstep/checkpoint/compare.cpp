@@ -17,7 +17,7 @@ std::string describe_entry(const Tensor& t) {
   return fmt::format("{} {}", name_of(t.dtype()), to_string(t.shape()));
 }
 
-/// What of the elements differs; "" if nothing does.
+/// Describes the differing elements; "" if there are none.
 std::string difference(const Tensor& a, const Tensor& b, double tolerance) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype())
     return fmt::format("is {} and {}", describe_entry(a), describe_entry(b));
@@ -32,9 +32,9 @@ std::string difference(const Tensor& a, const Tensor& b, double tolerance) {
     largest = std::max(largest, std::abs(of_a[i]));
     if (of_a[i] == of_b[i] || both_nan || apart <= tolerance) continue;
     ++many;
-    if (!(apart <= most)) most = apart;  // also NaN
+    if (!(apart <= most)) most = apart;  // also true for NaN
   }
-  if (many == 0) return tolerance > 0 ? "" : "has other bits of equal numbers";
+  if (many == 0) return tolerance > 0 ? "" : "has equal numbers with different bits";
   return fmt::format("{} of {} elements differ, by at most {:.3g} (largest element {:.3g})", many,
                      of_a.size(), most, largest);
 }

@@ -52,7 +52,7 @@ void expect_step_of_name(const fs::path& path) {
   const std::int64_t step = CheckpointFile(path).integer("/train/step");
   if (step == *named) return;
   throw CheckpointError(fmt::format(
-      "checkpoint {} is of step {}: it has another's name. Rename it to {}, or move it away.",
+      "checkpoint {} is of step {}, not of the step in its name. Rename it to {}, or move it away.",
       path.string(), step, checkpoint_path({}, step).string()));
 }
 
@@ -72,7 +72,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
 }
 
 std::optional<fs::path> newest_good_checkpoint(const fs::path& folder) {
-  constexpr int most_looks = 10;  // a run beside this one may remove files while they are read
+  constexpr int most_looks = 10;  // another run may remove files while they are read
   std::set<fs::path> skipped;
   for (int looks = 0; looks < most_looks; ++looks) {
     bool removed = false;
@@ -98,7 +98,7 @@ std::optional<fs::path> newest_good_checkpoint(const fs::path& folder) {
 std::optional<fs::path> newest_good_checkpoint(ProcessGroup& group, const fs::path& folder) {
   return agree(
       group, 0, [&] { return newest_good_checkpoint(folder); },
-      refuse_with("no checkpoint could be looked for"));
+      refuse_with("the search for a checkpoint failed"));
 }
 
 std::vector<fs::path> list_unfinished_checkpoints(const fs::path& folder) {

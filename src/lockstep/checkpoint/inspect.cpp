@@ -26,7 +26,7 @@ std::string describe_contents(const std::filesystem::path& path) {
   std::size_t width = 0;
   constexpr std::size_t widest = 100;
   for (const auto& d : datasets) width = std::max(width, std::min(widest, d.path.size()));
-  // More has only who wants to fill the screen.
+  // More would only fill the screen.
   constexpr std::int64_t most_values = 1000, most_tensors = 10'000;
   std::int64_t values = 0;
   for (const auto& d : datasets) {
@@ -82,12 +82,13 @@ CheckpointReport check_checkpoint(const std::filesystem::path& path) {
   return report([&] {
     const std::string not_finite = verify_checkpoint(path);
     const CheckpointFile file(path);
-    return fmt::format("{}: good ({} in {} data sets){}\n", path.string(),
-                       format_bytes(file.bytes()), file.manifest().datasets.size(),
-                       not_finite.empty() ? ""
-                                          : fmt::format("; {} has elements that are not finite "
-                                                        "numbers (train.on_nan = \"ignore\")",
-                                                        not_finite));
+    return fmt::format(
+        "{}: good ({} in {} data sets){}\n", path.string(), format_bytes(file.bytes()),
+        file.manifest().datasets.size(),
+        not_finite.empty()
+            ? ""
+            : fmt::format("; {} has elements that are not finite (train.on_nan = \"ignore\")",
+                          not_finite));
   });
 }
 

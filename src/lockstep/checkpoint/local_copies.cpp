@@ -39,7 +39,7 @@ void for_each_file(const fs::path& folder, const std::string& prefix, const Visi
   }
 }
 
-/// Whether the name is still that of the open file.
+/// Whether the name still belongs to the open file.
 bool has_its_name(const File& file) {
   struct stat open {
   }, named{};
@@ -47,19 +47,19 @@ bool has_its_name(const File& file) {
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
-/// What has become of a copy on the rank that has it. At most one is set.
+/// Outcome for a copy on the rank that holds it. At most one is set.
 struct Taken {
-  std::string bad;                       ///< why it is not used
-  std::string refused;                   ///< why it is not of this run
-  std::string not_published;             ///< why it could not be written
-  ExitCode code = ExitCode::checkpoint;  ///< of `refused`
+  std::string bad;                       ///< reason it is not used
+  std::string refused;                   ///< reason it does not belong to this run
+  std::string not_published;             ///< reason it could not be written
+  ExitCode code = ExitCode::checkpoint;  ///< type of `refused`
 
   static auto fields(auto& self) {
     return std::tie(self.bad, self.refused, self.not_published, self.code);
   }
 };
 
-/// Puts a copy under the name `target`, if it is whole, of `step` and of this run.
+/// Publishes a copy as `target` if it is whole, of `step` and of this run.
 Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expect_fits) {
   Taken taken;
   std::error_code unknown;
@@ -76,13 +76,13 @@ Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expe
       taken.bad = error.what();
       return;
     }
-    // As it lies there now: the copy may be written again while it is read.
+    // Verified in its new place: the copy may be rewritten while it is read.
     const fs::path& written = file.temporary_path();
     try {
       verify_checkpoint(written);
       const std::int64_t step = CheckpointFile(written).integer("/train/step");
       if (step != copy.step) {
-        taken.bad = fmt::format("it is of step {} by now: a run that is alive writes it", step);
+        taken.bad = fmt::format("it now holds step {}: a running job is writing to it", step);
         return;
       }
     } catch (const std::exception& error) {
@@ -125,7 +125,7 @@ void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite)
     throw;
   }
   next_ = 1 - next_;
-  // Nobody waits for this: the next save writes the other file.
+  // Nothing waits for this: the next save writes the other file.
   if (!target.layout) return;
   const auto finish = [&] { target.layout->finish(target.file, save.hashes); };
   if (const auto failure = failure_of(explained(target.path, save.plan.bytes, finish)))
@@ -134,7 +134,7 @@ void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite)
 
 void LocalCopies::write(Generation& target, const StagedSave& save) {
   const AgreeOptions options = refuse_with(not_written(target.path));
-  // Where the data sets lie, if that is new; the file's structure is made anew only then.
+  // Shares the data sets' layout if it is new; only then is the file's structure rebuilt.
   const auto lay_out = [&] {
     std::vector<DatasetEntry> entries = entries_of(save.plan);
     if (target.layout && target.layout->fits(entries) && has_its_name(target.file)) {
@@ -172,7 +172,7 @@ std::vector<LocalCopy> list_local_copies(const fs::path& folder, const std::stri
   for_each_file(folder, names_of(start), [&](const fs::path& path) {
     try {
       copies.push_back({path, CheckpointFile(path).integer("/train/step")});
-    } catch (const Error&) {  // its ranks were killed while they wrote it; the other one is whole
+    } catch (const Error&) {  // its ranks were killed while writing it; the other one is whole
     }
   });
   std::ranges::sort(copies, std::greater<>(), &LocalCopy::step);
@@ -217,8 +217,8 @@ std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::pat
     }
     if (!taken.refused.empty()) {
       const std::string sentence = fmt::format(
-          "the newest state of the run, a copy of step {} in {}, is not of this one: {}", newest,
-          folder.string(), taken.refused);
+          "the newest state of the run, a copy of step {} in {}, does not belong to this run: {}",
+          newest, folder.string(), taken.refused);
       if (taken.code == ExitCode::bad_input) throw Agreed<InputError>(sentence);
       throw Agreed<CheckpointError>(sentence);
     }

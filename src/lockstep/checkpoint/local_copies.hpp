@@ -18,28 +18,27 @@ namespace lockstep {
 class CheckpointFile;
 struct StagedSave;
 
-/// Checkpoints in the memory of a node, as SCR and VELOC give other codes: the state as it was some
-/// steps ago, for a restart after a process has died, much more often than a file system bears.
+/// Checkpoints in a node's memory, like those of SCR and VELOC: the state of some steps ago, for a
+/// restart after a process has died. They can be far more frequent than a file system allows.
 ///
-/// The ranks of a node write them together, every node all of the state: as long as one node of a
-/// job lives, its copy does. Two files in turn, so that one of them is whole whenever the ranks are
-/// killed; each is an ordinary checkpoint, whose bytes are nowhere but in memory (/dev/shm), are
-/// written in place and never flushed. The header commits it, and checksums tell a torn one.
+/// The ranks of a node write them together; every node holds the whole state. So a copy survives as
+/// long as one node of the job does. Two files alternate, so one is whole whenever the ranks are
+/// killed. Each is an ordinary checkpoint in memory (/dev/shm), written in place and never flushed.
+/// The header commits it, and checksums reveal a torn one.
 class LocalCopies {
  public:
-  /// `node`: the ranks that share `folder`. `start`, a word for file names, tells the copies of one
-  /// start of a run from those of all others; `node_name` those of one node from others', where
-  /// they share a folder. Local.
+  /// `node`: the ranks that share `folder`. `start`, a word for file names, separates the copies of
+  /// one start of a run from all others; `node_name` separates nodes that share a folder. Local.
   LocalCopies(std::shared_ptr<ProcessGroup> node, std::filesystem::path folder,
               const std::string& start, const std::string& node_name);
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
 
-  /// Writes one over the older of the two. The state must be replicated over the node's ranks.
-  /// A file that somebody has removed is made anew. Throws, on all of them, CheckpointError, and
-  /// NotFiniteError as CheckpointWriter::save does; the newer of the two stays. Where the last
-  /// write alone has failed, by which a copy becomes valid, CheckpointError on the node's first
-  /// rank only; all may go on. Collective over `node`.
+  /// Writes a copy over the older of the two. The state must be replicated over the node's ranks. A
+  /// removed file is made anew. On failure all of them throw CheckpointError (or NotFiniteError as
+  /// CheckpointWriter::save does), and the newer copy stays. If only the last write fails, which
+  /// makes a copy valid, only the node's first rank throws CheckpointError, and all may go on.
+  /// Collective over `node`.
   void save(const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse);
 
   /// Removes both files, and closes the node's group. Collective over `node`.
@@ -49,10 +48,10 @@ class LocalCopies {
   struct Generation {
     std::filesystem::path path;
     File file;
-    std::vector<std::int64_t> offsets;    ///< of the data sets; empty: not laid out
+    std::vector<std::int64_t> offsets;    ///< layout of the data sets; empty: not laid out
     std::optional<LaidOutFile> layout{};  ///< on the node's first rank
   };
-  /// All but manifest and header.
+  /// Writes everything but manifest and header.
   void write(Generation& target, const StagedSave& save);
 
   std::shared_ptr<ProcessGroup> node_;
@@ -60,8 +59,7 @@ class LocalCopies {
   std::size_t next_ = 0;
 };
 
-/// The copies of that start in `folder`, whole ones as far as their headers tell, newest first.
-/// Local.
+/// The copies of that start in `folder` whose headers say they are whole, newest first. Local.
 struct LocalCopy {
   std::filesystem::path path;
   std::int64_t step = 0;
@@ -71,18 +69,18 @@ struct LocalCopy {
 
 /// Removes the copies of that start. Local.
 void remove_local_copies(const std::filesystem::path& folder, const std::string& start) noexcept;
-/// Removes copies in `folder` that nobody has written to for a day: what killed jobs left. Local.
+/// Removes copies in `folder` that were not written to for a day: leftovers of killed jobs. Local.
 void remove_old_local_copies(const std::filesystem::path& folder) noexcept;
 
-/// Throws an Error where a copy is not of the run that wants it.
+/// Throws an Error if a copy does not belong to the caller's run.
 using ExpectFits = std::function<void(const CheckpointFile&)>;
 
-/// The newest of all ranks' copies of that start whose step is beyond `newer_than`, as a checkpoint
-/// like any other in `checkpoints`, written by the first rank that has it; nothing if there is none
-/// that is good; a bad one is a warning. What was written there is verified, and `expect_fits`
-/// asked, before it gets its name: a copy that another process rewrites meanwhile stays where it
-/// is. Throws, on all ranks, what `expect_fits` throws (InputError or CheckpointError by its exit
-/// code), and CheckpointError where the copy cannot be written. Collective.
+/// Among all ranks' copies of that start, takes the newest good one whose step is beyond
+/// `newer_than`. The first rank that has it writes it to `checkpoints` as an ordinary checkpoint.
+/// Returns nothing if there is none; a bad copy gives a warning. The written file is verified and
+/// passed to `expect_fits` before it gets its name: a copy that another process rewrites meanwhile
+/// stays where it is. Throws on all ranks what `expect_fits` throws (InputError or CheckpointError
+/// by its exit code), and CheckpointError if the copy cannot be written. Collective.
 [[nodiscard]] std::optional<std::filesystem::path> bring_back_local_copy(
     ProcessGroup& group, const std::filesystem::path& folder, const std::string& start,
     const std::filesystem::path& checkpoints, std::int64_t newer_than,

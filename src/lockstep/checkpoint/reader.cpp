@@ -13,12 +13,12 @@
 namespace lockstep {
 namespace {
 
-/// The rest of `path` behind `prefix`; empty for another path.
+/// The rest of `path` after `prefix`; empty for another path.
 std::string name_under(const std::string& path, std::string_view prefix) {
   return path.starts_with(prefix) ? path.substr(prefix.size()) : std::string();
 }
 
-/// All but the tensors.
+/// Everything but the tensors.
 void read_facts(const CheckpointFile& file, CheckpointContents& contents) {
   contents.train.step = file.integer("/train/step");
   contents.train.epoch = file.integer("/train/epoch");
@@ -40,7 +40,8 @@ void read_facts(const CheckpointFile& file, CheckpointContents& contents) {
   }
 }
 
-/// The tensors of a file, in its order: `read(entry, name, state)` inserts each into its StateDict.
+/// Reads the tensors of a file in its order: `read(entry, name, state)` inserts each into its
+/// StateDict.
 template <class Read>
 void for_each_tensor(const Manifest& manifest, CheckpointContents& contents, const Read& read) {
   for (const auto& entry : manifest.datasets) {
@@ -52,7 +53,7 @@ void for_each_tensor(const Manifest& manifest, CheckpointContents& contents, con
   }
 }
 
-/// Tensors that all ranks want whole, of which each reads a share.
+/// Tensors that all ranks want whole: each rank reads a share.
 class Shared {
  public:
   void add(const DatasetEntry& entry, const Tensor& whole) {
@@ -68,7 +69,7 @@ class Shared {
       file.read_slabs(entries_[i], group.rank(), tensors_[i]);
   }
 
-  /// Every rank's share to all. Collective.
+  /// Sends every rank's share to all. Collective.
   void exchange(ProcessGroup& group) const {
     std::vector<Work> works;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -103,7 +104,7 @@ class Shared {
   std::vector<Tensor> tensors_;
 };
 
-/// Memory for what a rank wants of a data set.
+/// Memory for the part of a data set that a rank wants.
 using MakeTarget = std::function<Tensor(const StateDict::Entry* own, const Shape& sizes, DType)>;
 
 Tensor new_tensor(const StateDict::Entry* /*own*/, const Shape& sizes, DType dtype) {
@@ -117,7 +118,7 @@ Tensor own_tensor(const StateDict::Entry* own, const Shape& sizes, DType dtype) 
   return fits ? own->tensor : Tensor::empty(sizes, dtype);
 }
 
-/// Of which each rank reads a share.
+/// Data sets of which each rank reads a share.
 void expect_one_file(const std::vector<std::uint64_t>& hashes, const std::filesystem::path& path) {
   const auto other = std::ranges::find_if(
       hashes, [&](std::uint64_t of_rank) { return of_rank != hashes.front(); });

@@ -25,7 +25,7 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, ignored);
 }
 
-/// A file of which the system tells nothing, as on a file server that does not answer, is not.
+/// False if the system cannot tell, for example when a file server does not answer.
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -47,7 +47,8 @@ bool has_hash(const fs::path& path, std::uint64_t hash) {
   }
 }
 
-/// Moves `paths`, newest first, into a folder beside them that holds none yet, the newest last.
+/// Moves `paths`, newest first, into a folder beside them that holds no checkpoint yet; the newest
+/// moves last.
 void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
   const fs::path aside = next_abandoned_folder(folder);
   make_folder(aside);
@@ -68,8 +69,8 @@ void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
           aside.string()));
 }
 
-/// `name`, which may be there, becomes another name of the file, or of a copy where the file system
-/// has no hard links. Throws Error.
+/// Makes `name`, which may exist, another name of the file, or of a copy if the file system has no
+/// hard links. Throws Error.
 void become_another_name_of(const fs::path& file, const fs::path& name) {
   const fs::path temporary = name.string() + AtomicFile::temporary_suffix;
   std::error_code error;
@@ -141,15 +142,15 @@ bool RunCheckpoints::begin(std::optional<fs::path> from) {
   return !past_.empty();
 }
 
-// Who was killed while the newest was saved has not compared it, nor any who kept no best; and the
-// best of all may have been another branch's.
+// A run killed while it saved its newest checkpoint has not compared it, nor has a run that kept no
+// best; and the best so far may belong to another branch.
 void RunCheckpoints::find_best() {
   const std::size_t compared = best_ ? 1 : past_.size();
   for (std::size_t i = 0; i < std::min(compared, past_.size()); ++i) {
     try {
       const auto figure = figure_of(CheckpointFile(past_[i]));
       if (is_better(options_, figure, best_) && is_good(past_[i])) keep_best(past_[i], *figure);
-    } catch (const CheckpointError&) {  // a damaged one is not the best
+    } catch (const CheckpointError&) {  // a damaged checkpoint is not the best
       continue;
     }
   }
@@ -170,16 +171,16 @@ std::optional<RunCheckpoints::Best> RunCheckpoints::read_best() const {
 fs::path RunCheckpoints::name_by_its_step(const Best& facts) const {
   const fs::path best = best_checkpoint(folder_);
   fs::path path = checkpoint_path(folder_, facts.step);
-  // A copy has no other name of the same file, but its contents.
+  // A copy is another file with the same contents.
   if (fs::exists(path)) return has_hash(path, facts.hash) ? path : best;
   try {
     become_another_name_of(best, path);
     return path;
   } catch (const Error& error) {
-    throw CheckpointError(fmt::format(
-        "{}, to go on from, cannot be given its name {} again, which was removed: {}. Make the "
-        "folder writable, or choose another run.dir.",
-        best.string(), path.filename().string(), error.what()));
+    throw CheckpointError(
+        fmt::format("cannot resume from {}: restoring its name {} failed: {}. Make the folder "
+                    "writable, or choose another run.dir.",
+                    best.string(), path.filename().string(), error.what()));
   }
 }
 
@@ -200,7 +201,7 @@ void RunCheckpoints::keep_best(const fs::path& path, double figure) {
     become_another_name_of(path, best);
     best_ = figure;
   } catch (const Error& error) {
-    log(LogLevel::warning, fmt::format("the best checkpoint so far, {}, is not kept as {}: {}",
+    log(LogLevel::warning, fmt::format("the best checkpoint so far, {}, cannot be kept as {}: {}",
                                        path.string(), best.string(), error.what()));
   }
 }

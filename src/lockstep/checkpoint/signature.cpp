@@ -41,7 +41,7 @@ void declare_tensor(DeckTable& table, TensorSignature& tensor) {
 
 }  // namespace
 
-// What a Deck reads, by the name of the type.
+// The type that a Deck reads, by its name.
 namespace signature_tables {
 struct Input {
   TensorSignature tensor;

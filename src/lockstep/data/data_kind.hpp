@@ -12,29 +12,29 @@ namespace lockstep {
 class DataSource;
 struct DataOptions;
 
-/// Data by what a deck calls them.
+/// Kinds of data by their names in decks.
 using DataKinds = Kinds<std::unique_ptr<DataSource>()>;
 
-/// All that `[data] kind` can be: Lockstep's own, then those of register_data.
+/// All values of `[data] kind`: Lockstep's own, then those of register_data.
 [[nodiscard]] DataKinds& data_kinds();
 
-/// The options of one of them: a SyntheticOptions, a CsvOptions ... By default Fashion-MNIST's.
+/// The options of one kind: a SyntheticOptions, a CsvOptions ... By default Fashion-MNIST's.
 using DataKind = KindOf<data_kinds>;
 
-/// What one kind of data does. `all` are the options of the whole table. All functions throw
-/// InputError for data that are missing or unfit.
+/// The operations of one kind of data. `all` are the options of the whole table. All functions
+/// throw InputError for missing or unfit data.
 class DataSource {
  public:
   virtual ~DataSource() = default;
   [[nodiscard]] virtual Datasets make(const DataOptions& all, TargetKind kind, Sets wanted) = 0;
   [[nodiscard]] virtual TargetKind targets(const DataOptions& all) = 0;
-  /// The options with what make() measured or derived in place of what they left to it.
+  /// The options, with the values that make() measured or derived filled in.
   [[nodiscard]] virtual DataKind as_found(const Datasets& sets) = 0;
 };
 
-/// Options of a kind of data that make them: make(all, kind, wanted) gives train, test, facts and
-/// sample weights; `all` are the options of the whole table, and of Sets::test those of as_found.
-/// Besides that they may have
+/// Options of a kind of data that make it: make(all, kind, wanted) gives train, test, facts and
+/// sample weights. `all` are the options of the whole table; for Sets::test they are those of
+/// as_found. The options may also have
 ///   TargetKind targets(const DataOptions& all) const;  // without make()
 ///   void note(const Datasets& found);                  // as DataSource::as_found
 template <class Options>
@@ -70,7 +70,7 @@ class DataSourceOf final : public DataSource {
   Options options_;
 };
 
-/// For kinds without tokens: throws InputError if a language model is to learn from them.
+/// For kinds without tokens: throws InputError if a language model would be trained on them.
 void expect_no_tokens(TargetKind kind);
 
 template <DataMaker Options>
@@ -80,10 +80,10 @@ void add_data(DataKinds& kinds, std::string name, std::string doc) {
   });
 }
 
-/// Makes data of one's own known to decks, as `kind = "name"`, and to make_datasets:
+/// Adds a kind of data of your own to decks, as `kind = "name"`, and to make_datasets:
 ///   register_data<PendulumOptions>("pendulum", "computed trajectories");
-/// Once a process, before a deck is read or options are used. `doc` is one line for the reference.
-/// Throws Error if the name, or the options, are another kind's.
+/// Call once per process, before decks are read or options used. `doc` is one line for the
+/// reference. Throws Error if the name, or the options, are another kind's.
 template <DataMaker Options>
 void register_data(std::string name, std::string doc) {
   add_data<Options>(data_kinds(), std::move(name), std::move(doc));

@@ -16,20 +16,20 @@ void expect_class_names(const std::vector<std::string>& class_names, const Datas
   const auto names = std::ssize(class_names);
   if (names == 0 || names == data.classes()) return;
   throw InputError(fmt::format(
-      "data.class_names has {} names, but the data have {} classes. Give one a class, or none.",
+      "data.class_names has {} names, but the data have {} classes. Give one per class, or none.",
       names, data.classes()));
 }
 
 void expect_alike(const char* what, const Shape& train, const Shape& test,
                   const std::vector<std::string>& paths) {
   if (train == test) return;
-  throw InputError(fmt::format(
-      "the data in {} do not belong together: training {} are {}, test {} {}. Get fresh copies of "
-      "the files, or name other data sets.",
-      fmt::join(paths, ", "), what, to_string(train), what, to_string(test)));
+  throw InputError(
+      fmt::format("the data in {} do not match: training {} are {}, test {} {}. Get fresh copies "
+                  "of the files, or name other data sets.",
+                  fmt::join(paths, ", "), what, to_string(train), what, to_string(test)));
 }
 
-/// What a zero, a black pixel, becomes by the normalisation: one value, or one a channel.
+/// The value of a black pixel (0) after normalisation: one, or one per channel.
 std::vector<float> zero_input(const DataFacts& facts) {
   const Normalisation none{{0.0}, {1.0}};
   const std::vector<double>&mean = facts.mean.empty() ? none.mean : facts.mean,
@@ -44,13 +44,12 @@ std::vector<float> zero_input(const DataFacts& facts) {
   return zero;
 }
 
-/// Of one's own data; Lockstep's kinds look before they load.
+/// For users' kinds; Lockstep's own check before they load.
 void expect_targets(const Dataset& data, TargetKind kind) {
   if ((kind == TargetKind::values) == (data.classes() == 0)) return;
-  throw InputError(
-      kind == TargetKind::values
-          ? "these data have classes, not values to be fitted. Use the program classify."
-          : "these data have values to be fitted, not classes. Use the program regress.");
+  throw InputError(kind == TargetKind::values
+                       ? "these data have classes, not values to fit. Use the program classify."
+                       : "these data have values to fit, not classes. Use the program regress.");
 }
 
 void expect_one_order(const DataOptions& options) {
@@ -58,17 +57,17 @@ void expect_one_order(const DataOptions& options) {
   const bool weights = files && !files->sample_weights.empty();
   if (weights && options.balance_classes) {
     throw InputError(
-        "data.sample_weights and data.balance_classes both say how often samples are drawn. Leave "
+        "data.sample_weights and data.balance_classes both set how often samples are drawn. Leave "
         "out one of them.");
   }
   if ((weights || options.balance_classes) && options.shuffle.window > 0) {
     throw InputError(
-        "data.shuffle_window keeps neighbours together, but samples that are drawn by weights have "
-        "none. Leave out one or the other.");
+        "data.shuffle_window keeps neighbours together, but weighted draws have no neighbours. "
+        "Leave out one or the other.");
   }
 }
 
-/// Holds part of the training set back, with its weights.
+/// Holds back part of the training set, with its weights.
 void hold_back(Datasets& sets, double fraction) {
   auto [train, validation] = split_for_validation(sets.train->size(), fraction);
   if (!sets.sample_weights.empty()) {
@@ -81,20 +80,20 @@ void hold_back(Datasets& sets, double fraction) {
   sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
 }
 
-/// An augmentation moves what stands in the inputs, and would leave the target fields behind.
+/// An augmentation moves contents of the inputs but not of target fields.
 void expect_targets_stay(const AugmentOptions& augment, const Dataset& train) {
   if (train.target_shape().dims() < 2 || (!augment.flip && augment.crop_padding == 0)) return;
-  throw InputError(fmt::format(
-      "data.augment_flip and data.augment_crop_padding change the inputs alone, but the "
-      "targets are fields, {} each, that would have to move with them. Leave them out.",
-      to_string(train.target_shape())));
+  throw InputError(
+      fmt::format("data.augment_flip and data.augment_crop_padding move only the inputs, but the "
+                  "targets, fields of shape {}, would have to move with them. Leave them out.",
+                  to_string(train.target_shape())));
 }
 
 /// Weights that balance the classes of a training set.
 std::vector<double> balancing_weights(const Dataset& train) {
   if (train.classes() == 0 || train.target_shape().dims() > 0) {
     throw InputError(
-        "data.balance_classes is of one class a sample, which these data have not. Leave it out.");
+        "data.balance_classes needs one class per sample, but these data have none. Leave it out.");
   }
   return weights_that_balance(train.labels(), train.classes());
 }
@@ -118,8 +117,8 @@ DataKinds& data_kinds() {
 void expect_no_tokens(TargetKind kind) {
   if (kind != TargetKind::tokens) return;
   throw InputError(
-      "a language model learns tokens: use data.kind = \"tokens\" and data.path, or another "
-      "program than gpt.");
+      "a language model is trained on tokens: use data.kind = \"tokens\" and data.path, or a "
+      "program other than gpt.");
 }
 
 const FileOptions* DataOptions::in_files() const noexcept {
@@ -131,7 +130,7 @@ const FileOptions* DataOptions::in_files() const noexcept {
 
 const FileOptions& DataOptions::files() const {
   if (const auto* files = in_files()) return *files;
-  throw Error(fmt::format("data.kind = \"{}\" is no kind of files of numbers", kind.name()));
+  throw Error(fmt::format("data.kind = \"{}\" is not a kind of number files", kind.name()));
 }
 
 FileOptions& DataOptions::files() { return const_cast<FileOptions&>(std::as_const(*this).files()); }

@@ -18,40 +18,40 @@ class Batch {
  public:
   Batch() = default;
   Batch(const Dataset& dataset, std::int64_t capacity, Device device = {});
-  /// In pinned memory of the host, which devices of this type copy from while the host goes on.
+  /// In pinned host memory, from which devices of this type copy asynchronously.
   [[nodiscard]] static Batch pinned(const Dataset& dataset, std::int64_t capacity, DeviceType type);
 
-  /// Samples now in the batch; 0 is legal (a rank without data).
+  /// Number of samples in the batch; 0 is legal (a rank without data).
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t capacity() const noexcept;
   /// f32 or i64 (Dataset::input_dtype) [size, ...sample shape].
   [[nodiscard]] const Tensor& inputs() const noexcept { return inputs_; }
-  /// Of samples of several inputs (StackedDataset) number k: 0 is inputs(). Throws
+  /// For samples of several inputs (StackedDataset): input number k; 0 is inputs(). Throws
   /// std::out_of_range.
   [[nodiscard]] const Tensor& inputs(std::size_t k) const {
     return k == 0 ? inputs_ : others_.at(k - 1).inputs_;
   }
   /// i64 [size], the class of each sample, or f32 [size, ...target shape], its values.
   [[nodiscard]] const Tensor& targets() const noexcept { return targets_; }
-  /// i64 [size]: which samples of the data set these are.
+  /// i64 [size]: numbers of the samples in the data set.
   [[nodiscard]] const Tensor& indices() const noexcept { return indices_; }
 
-  /// Makes room for exactly these samples and notes their indices; inputs and targets are then the
-  /// data set's to fill. Allocates nothing. Throws ShapeError if there are more than capacity().
+  /// Sizes the batch for exactly these samples and stores their indices; the data set then fills
+  /// inputs and targets. Allocates nothing. Throws ShapeError if there are more than capacity().
   void reset(std::span<const std::int64_t> indices);
-  /// Takes over the samples of a batch of the same data set, from whatever device, behind this
-  /// thread's current stream. The host does not wait for pinned ones, which stay as they are until
-  /// the stream has come so far. Allocates nothing. Throws ShapeError as reset() does.
+  /// Copies the samples of a batch of the same data set, from any device, on this thread's current
+  /// stream. The host does not wait for pinned ones; they must stay unchanged until the stream has
+  /// copied them. Allocates nothing. Throws ShapeError as reset() does.
   void copy_from(const Batch& other);
-  /// Says that a stream uses the batch's memory, see Tensor::record_stream.
+  /// Declares that a stream uses the batch's memory, see Tensor::record_stream.
   void record_stream(const Stream& stream) const;
 
-  /// Samples [begin, end) of this batch, as a view: valid as long as they are.
+  /// Samples [begin, end) of this batch, as a view into it.
   [[nodiscard]] Batch slice(std::int64_t begin, std::int64_t end) const;
-  /// For a data set to fill: what Dataset::others()[k] has of these samples.
+  /// For data sets to fill: the values of Dataset::others()[k] for these samples.
   [[nodiscard]] Batch& other(std::size_t k) { return others_.at(k); }
-  /// A batch of its own with the same samples, inputs and targets converted to `dtype`, but for
-  /// integers, which stay.
+  /// A separate batch with the same samples; inputs and targets are converted to `dtype`, except
+  /// integers.
   [[nodiscard]] Batch to(DType dtype) const;
 
  private:
@@ -64,17 +64,17 @@ class Batch {
   std::int64_t size_ = 0;
 };
 
-/// Samples with numbers 0 to size()-1, each with its target: a class, or values to be fitted.
-/// Immutable: any thread may load at any time.
+/// Samples with numbers 0 to size()-1, each with its target: a class, or values. Immutable: any
+/// thread may load at any time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
   /// Shape of one sample, e.g. [1, 28, 28].
   [[nodiscard]] virtual Shape sample_shape() const = 0;
-  /// f32, or i64 for samples that are integers: indices, which a model looks up (nn::Embedding).
+  /// f32, or i64 for integer samples: indices that a model looks up (nn::Embedding).
   [[nodiscard]] virtual DType input_dtype() const noexcept { return DType::f32; }
-  /// Data sets of the same size that hold a sample's further inputs, under its number.
+  /// Data sets of the same size with a sample's further inputs, under the same number.
   [[nodiscard]] virtual std::span<const std::shared_ptr<const Dataset>> others() const noexcept {
     return {};
   }
@@ -87,28 +87,28 @@ class Dataset {
   /// Shape of one target: [] for a class or a single value.
   [[nodiscard]] virtual Shape target_shape() const { return {}; }
 
-  /// Fills `batch` with the samples of these numbers, in this order. Must allocate nothing and give
-  /// the same bits for a sample whoever loads it. Throws Error for a number outside [0, size()).
+  /// Fills `batch` with the samples of these numbers, in this order. Must allocate nothing. A
+  /// sample must have the same bits on every rank and thread. Throws Error for a number outside [0,
+  /// size()).
   virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
 
-  /// The class of every sample, [size()], for data with classes: by loading all of them, where a
-  /// data set knows no shorter way.
+  /// The class of every sample, [size()], for data with classes. By default loads all samples.
   [[nodiscard]] virtual std::vector<std::int64_t> labels() const;
 };
 
 /// The two halves of a data set.
 enum class Split { train, test };
 
-/// What a model is asked for.
+/// Kind of prediction asked of a model.
 enum class TargetKind { classes, values, tokens };
 
-/// The data sets that are loaded: both, or no training set, which is then null: the options have to
-/// be those that a run stored, in which nothing is left to be measured of it.
+/// Data sets to load: both, or the test set alone. Without the training set (null) the options must
+/// be those stored by a run, in which nothing remains to be measured.
 enum class Sets : std::uint8_t { train_and_test, test };
 
-/// Changes batches after they were loaded, in place: a step of an augmentation. What it does to a
-/// sample is a function of the epoch and the sample's number alone, so that it does not depend on
-/// who loads it. Immutable: any thread may apply it at any time. Allocates nothing.
+/// Changes batches in place after loading: a step of an augmentation. Its effect on a sample is a
+/// function of the epoch and the sample's number alone, so it does not depend on rank or thread.
+/// Immutable: any thread may apply it at any time. Allocates nothing.
 class BatchTransform {
  public:
   virtual ~BatchTransform() = default;
@@ -116,28 +116,27 @@ class BatchTransform {
 };
 using BatchTransforms = std::vector<std::shared_ptr<const BatchTransform>>;
 
-/// What was told or measured of the data, and predictions from raw samples need as well.
+/// Given or measured facts about the data that predictions from raw samples need as well.
 struct DataFacts {
   std::string input = "image", target = "class";  ///< names of a sample's tensors
   std::vector<std::string> other_inputs = {};     ///< names of Dataset::others(), or none
   double divisor = 1;                             ///< 255 for samples stored as bytes
-  /// Of inputs and of targets, one for all or one a channel; empty: they are as they are.
+  /// Of inputs and of targets, one for all or one per channel; empty: not normalised.
   std::vector<double> mean = {}, std = {}, target_mean = {}, target_std = {};
-  std::vector<std::string> class_names = {};  ///< one a class, or none; characters of tokens
+  std::vector<std::string> class_names = {};  ///< one per class, or none; characters of tokens
   std::string tokenizer = {};                 ///< TokenizerChoice::kind
-  std::vector<std::string> feature_columns = {}, target_columns = {};  ///< of a table
+  std::vector<std::string> feature_columns = {}, target_columns = {};  ///< columns of a table
 };
 
-/// What a run trains on and what it is judged by: samples and targets of one shape, and the same
-/// classes.
+/// Data for training and evaluation: samples and targets of one shape, and the same classes.
 struct Datasets {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;  ///< may be null, as the next
-  BatchTransforms augmentation;         ///< of training batches, one after another
+  BatchTransforms augmentation;         ///< applied to training batches, in order
   DataFacts facts = {};
-  /// Held back of the training set: what each epoch is judged by.
+  /// Held back from the training set; evaluated after each epoch.
   std::shared_ptr<const Dataset> validation = {};
-  /// How often each training sample is drawn, relatively; empty: each once an epoch.
+  /// Relative frequency of each training sample; empty: each once per epoch.
   std::vector<double> sample_weights = {};
 };
 

@@ -28,7 +28,7 @@ constexpr const char* remedy =
     "folder with the four files train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
     "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz (or the same without .gz).";
 
-// The file `name` or name.gz in `folder`, plain first; empty if neither is there.
+// The file `name` or name.gz in `folder`, the plain one first; empty if neither exists.
 fs::path present(const fs::path& folder, const std::string& name) {
   std::error_code ignored;
   for (const auto& candidate : {folder / name, folder / (name + ".gz")}) {
@@ -65,7 +65,7 @@ std::vector<fs::path> system_folders() {
   return folders;
 }
 
-// Throws unless `folder` is one with all four files; `origin` says who named it.
+// Throws unless `folder` is one with all four files; `origin` says where its name came from.
 fs::path require_folder(const fs::path& folder, std::string_view origin) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {

@@ -19,16 +19,16 @@ struct FashionMnistOptions {
 inline void declare(DeckTable& /*table*/, FashionMnistOptions& /*options*/) {}
 
 /// Fashion-MNIST (or MNIST) from a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte,
-/// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz (the plain one is
-/// taken where both are there). The first `limit` samples; 0 is all.
-/// Throws InputError if a file is missing or unfit, or images and labels do not belong together.
+/// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or as .gz (plain files win). Takes
+/// the first `limit` samples; 0 is all. Throws InputError if a file is missing or unfit, or if
+/// images and labels do not match.
 [[nodiscard]] std::shared_ptr<const TensorDataset> load_fashion_mnist(
     const std::filesystem::path& folder, Split split, const Normalisation& normalisation = {},
     std::int64_t limit = 0);
 
-/// The folder that `data.path` stands for: itself, or for "auto" $LOCKSTEP_DATA if set, else the
-/// first datasets/fashion-mnist with all four files in $XDG_DATA_DIRS (default /usr/local/share and
-/// /usr/share). Throws InputError saying where it looked, and naming the package and the files.
+/// The folder meant by `data.path`: itself, or for "auto" $LOCKSTEP_DATA if set, else the first
+/// datasets/fashion-mnist with all four files in $XDG_DATA_DIRS (default /usr/local/share and
+/// /usr/share). Throws InputError with the places searched, the package and the files.
 [[nodiscard]] std::filesystem::path find_fashion_mnist(const std::string& path);
 
 }  // namespace lockstep

@@ -17,11 +17,11 @@ void expect_as_they_are(const DataOptions& options) {
   if (options.mean.empty() && options.std.empty() && augment.crop_padding == 0 && !augment.flip)
     return;
   throw InputError(
-      "data.indices = true leaves features as they are, but data.mean, data.std or an "
-      "augmentation would change them. Leave out one or the other.");
+      "data.indices = true passes features on unscaled, but data.mean, data.std or an augmentation "
+      "would change them. Leave out one or the other.");
 }
 
-/// Of training and test set, which are scaled alike.
+/// Statistics of the training set, by which both sets are scaled.
 void expect_one_unit(const StoredArray& train, const StoredArray& test) {
   if (train.bytes() == test.bytes()) return;
   const auto& [bytes, others] = train.bytes() ? std::tie(train, test) : std::tie(test, train);
@@ -34,7 +34,7 @@ void expect_one_unit(const StoredArray& train, const StoredArray& test) {
 /// "parameters" of "train/parameters".
 std::string leaf_of(const std::string& name) { return name.substr(name.find_last_of('/') + 1); }
 
-/// One half: its samples, and what else goes into the model.
+/// One half: its samples, and the model's further inputs.
 struct Half {
   StoredSamples samples;
   std::vector<std::shared_ptr<const StoredArray>> others;
@@ -47,15 +47,15 @@ Half open_split(const DataFiles& files, const DataOptions& options, TargetKind k
   for (const auto& other : half.others) {
     if (other->rows() == half.samples.features->rows()) continue;
     throw InputError(fmt::format(
-        "{} samples in {}, but {} in {} (data.other_features). They do not belong together: name "
-        "data sets with one row a sample.",
+        "{} samples in {}, but {} in {} (data.other_features). Name data sets with one row per "
+        "sample.",
         half.samples.features->rows(), half.samples.description(), other->rows(),
         other->description()));
   }
   return half;
 }
 
-/// The test set's, of a run that has a training set too.
+/// The test set of a run that also has a training set.
 Half open_test_split(const DataOptions& options, const DataOptions& named, TargetKind kind) {
   try {
     return open_split(DataFiles(options, Split::test), named, kind, Split::test);
@@ -66,10 +66,10 @@ Half open_test_split(const DataOptions& options, const DataOptions& named, Targe
   }
 }
 
-/// What stored features are divided by to become inputs.
+/// Divisor that turns stored features into inputs.
 double divisor_of(const StoredArray& features) { return features.bytes() ? 255.0 : 1.0; }
 
-/// What the options leave open, of the training set.
+/// Fills options left open, from the training set.
 DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
   if (!options.files().indices && (options.mean.empty() || options.std.empty())) {
     const StoredArray& features = *train.features;
@@ -89,7 +89,7 @@ DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& 
   return options;
 }
 
-/// What the options tell, who may be told of data like `samples`.
+/// Facts known from the options, for data like `samples`.
 DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
   const Columns& columns = options.files().columns;
   const bool one_target = columns.targets.size() == 1;
@@ -136,7 +136,7 @@ std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind k
   return std::make_shared<const StackedDataset>(std::move(first), std::move(others));
 }
 
-/// Of the training samples that are used. There is one for each that is not, too.
+/// Weights of the training samples in use. The array also has one for each unused sample.
 std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions& options,
                                       const StoredSamples& train) {
   const auto array = files.weights(options);
@@ -181,7 +181,7 @@ Datasets file_test_set(const DataOptions& options, TargetKind kind) {
           .facts = facts_of(named, test.samples)};
 }
 
-// Keys that several formats have.
+// Keys common to several formats.
 
 void declare_classes(DeckTable& table, FileOptions& files) {
   table.key("classes", files.classes,

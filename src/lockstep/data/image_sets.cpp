@@ -13,7 +13,7 @@ std::int64_t limited(std::int64_t samples, std::int64_t limit) {
   return limit > 0 ? std::min(samples, limit) : samples;
 }
 
-/// What is known of images that are bytes.
+/// Facts about images stored as bytes.
 DataFacts facts_of_images(const DataOptions& options, const Normalisation& normalisation) {
   return {.divisor = 255,
           .mean = normalisation.mean,
@@ -23,8 +23,8 @@ DataFacts facts_of_images(const DataOptions& options, const Normalisation& norma
 
 const std::string& only_folder(const DataOptions& options) {
   if (options.path.size() == 1) return options.path[0];
-  throw InputError(
-      fmt::format("data.path names {} folders, but Fashion-MNIST is in one.", options.path.size()));
+  throw InputError(fmt::format("data.path names {} folders, but Fashion-MNIST needs exactly one.",
+                               options.path.size()));
 }
 
 /// `image_set` gives one half.
@@ -34,7 +34,7 @@ Datasets image_sets(const DataOptions& all, TargetKind kind, Sets wanted,
   expect_no_tokens(kind);
   if (kind == TargetKind::values) {
     throw InputError(
-        "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", \"npy\" or "
+        "these data have classes, not values to fit. Use data.kind = \"hdf5\", \"npy\" or "
         "\"csv\", or the program classify.");
   }
   const Normalisation normalisation = all.normalisation();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr float byte_range = 255.0F;
 
-/// One number each of `channels` channels.
+/// Checks for one number per channel.
 Tensor per_channel(const std::vector<double>& values, std::size_t channels) {
   std::vector<float> all(values.begin(), values.end());
   all.resize(channels, all.front());
@@ -23,7 +23,7 @@ void expect_count(const std::string& key, const std::vector<double>& values, con
   const std::int64_t channels = sample.dims() > 0 ? sample[0] : 1;
   if (std::ssize(values) == 1 || std::ssize(values) == channels) return;
   throw InputError(fmt::format(
-      "{}: samples {} have {} channels, but data.{} has {} numbers. Give one, or one a channel.",
+      "{}: samples {} have {} channels, but data.{} has {} numbers. Give one, or one per channel.",
       name, to_string(sample), channels, key, values.size()));
 }
 

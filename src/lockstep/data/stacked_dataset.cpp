@@ -16,16 +16,15 @@ StackedDataset::StackedDataset(std::shared_ptr<const Dataset> first,
   if (others_.empty()) throw InputError("a StackedDataset needs two data sets or more");
   const auto expect_plain = [](const Dataset& data) {
     if (data.others().empty()) return;
-    throw InputError("a StackedDataset in a StackedDataset; give all of them to one");
+    throw InputError("a StackedDataset cannot contain another: give all data sets to one");
   };
   expect_plain(*first_);
   for (const auto& other : others_) {
     expect_plain(*expect_given("StackedDataset", "a data set", other));
     if (other->size() == first_->size()) continue;
-    throw InputError(
-        fmt::format("{} samples, but {} in another data set of their inputs. They do not belong "
-                    "together: each needs one row a sample.",
-                    first_->size(), other->size()));
+    throw InputError(fmt::format(
+        "{} samples, but {} in another data set of their inputs. Each needs one row per sample.",
+        first_->size(), other->size()));
   }
 }
 

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Samples of several input tensors: those of `first`, whose target is theirs as well, beside the
-/// inputs that each of `others` has under the same number (PyTorch's StackDataset). A batch has
-/// them as inputs(0), inputs(1), ...; augmentation changes the first.
+/// Samples of several input tensors (PyTorch's StackDataset): those of `first`, which also gives
+/// the target, and the inputs that each of `others` has under the same number. A batch has them as
+/// inputs(0), inputs(1), ...; augmentation changes the first.
 class StackedDataset final : public Dataset {
  public:
-  /// Targets of `others` are not looked at: they may be no_targets(). Throws InputError if there is
-  /// no other, the counts differ, or one is stacked itself.
+  /// Targets of `others` are ignored: they may be no_targets(). Throws InputError if `others` is
+  /// empty, the counts differ, or one is stacked itself.
   StackedDataset(std::shared_ptr<const Dataset> first,
                  std::vector<std::shared_ptr<const Dataset>> others);
 

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// A buffer between file and batch: of one slab.
+/// A buffer for one slab, between file and batch.
 template <class T>
 std::vector<T> slab_buffer(const StoredArray& array) {
   return std::vector<T>(static_cast<std::size_t>(slab_rows(array) * array.row_elements()));
@@ -20,7 +20,7 @@ std::vector<T> slab_buffer(const StoredArray& array) {
 }  // namespace
 
 struct StreamedDataset::State {
-  /// Reads the samples `indices`, in the file's order, to their places in `out` [n, ...].
+  /// Reads the samples `indices`, in the order of the file, into their places in `out` [n, ...].
   template <class T>
   void read(const StoredArray& array, std::span<const std::int64_t> indices, std::vector<T>& buffer,
             const Tensor& out) {
@@ -56,7 +56,7 @@ struct StreamedDataset::State {
   std::int64_t classes;
   Shape sample_shape, target_shape;
   std::optional<ChannelScale> scale;  ///< none: samples are indices
-  std::mutex mutex;                   // guards what follows
+  std::mutex mutex;                   // guards the members below
   std::vector<std::int64_t> order;    // places in the batch, by sample number
   std::vector<float> features, values;
   std::vector<std::int64_t> codes, labels;

@@ -7,15 +7,15 @@
 namespace lockstep {
 
 /// Samples that stay in their file and are read when a batch needs them: for data sets larger than
-/// memory. The samples of a batch are read in the order of the file; neighbours that also stand
-/// side by side in the batch come in one read. So a batch of b samples costs at most b reads, and
-/// of a chunked data set decodes each chunk it touches once; chunks are kept from batch to batch as
-/// far as the cache goes (data.cache_mib). Same bits as load_samples.
+/// memory. A batch's samples are read in the order of the file; neighbours in both file and batch
+/// come in one read. So a batch of b samples costs at most b reads, and decodes each chunk it
+/// touches once. Chunks are cached across batches as far as the cache allows (data.cache_mib). The
+/// bits equal those of load_samples.
 class StreamedDataset final : public Dataset {
  public:
-  /// `classes` is 0 for values. Without a normalisation samples are indices: i64, as they are. The
-  /// classes are not checked: see expect_classes. Throws InputError if the normalisation does not
-  /// fit, or indices are not stored as integers.
+  /// `classes` is 0 for values. Without a normalisation samples are indices, i64, passed on
+  /// unscaled. The classes are not checked: see expect_classes. Throws InputError if the
+  /// normalisation does not fit, or indices are not stored as integers.
   StreamedDataset(const StoredSamples& samples, std::int64_t classes,
                   const std::optional<Normalisation>& normalisation);
   ~StreamedDataset() override;
@@ -25,7 +25,7 @@ class StreamedDataset final : public Dataset {
   [[nodiscard]] DType input_dtype() const noexcept override;
   [[nodiscard]] std::int64_t classes() const noexcept override;
   [[nodiscard]] Shape target_shape() const override;
-  /// Throws InputError also if the file cannot be read, was changed since it was opened, or holds a
+  /// Also throws InputError if the file cannot be read, was changed since it was opened, or holds a
   /// number that is not finite.
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
   [[nodiscard]] std::vector<std::int64_t> labels() const override;

@@ -15,7 +15,7 @@ namespace lockstep {
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples)
     : whole_(expect_given("Subset", "the data set", std::move(whole))),
       samples_(std::move(samples)) {
-  if (samples_.empty()) throw InputError("a subset of no samples");
+  if (samples_.empty()) throw InputError("a subset needs at least one sample");
   const auto [least, greatest] = std::ranges::minmax(samples_);
   if (least >= 0 && greatest < whole_->size()) return;
   throw InputError(fmt::format("a subset of samples {} to {}, but the data set has {}", least,
@@ -24,7 +24,7 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> s
 
 void Subset::load(std::span<const std::int64_t> indices, Batch& batch) const {
   expect_samples(indices, size());
-  thread_local std::vector<std::int64_t> numbers;  // grows to the largest batch of this thread
+  thread_local std::vector<std::int64_t> numbers;  // grows to this thread's largest batch
   numbers.resize(std::max(numbers.size(), indices.size()));
   for (std::size_t i = 0; i < indices.size(); ++i)
     numbers[i] = samples_[static_cast<std::size_t>(indices[i])];
@@ -40,7 +40,8 @@ std::vector<std::int64_t> Subset::labels() const {
 }
 
 ValidationSplit split_for_validation(std::int64_t n, double fraction) {
-  constexpr std::uint64_t stream = 0x76616c6964617465;  // "validate": no seed of a training
+  constexpr std::uint64_t stream =
+      0x76616c6964617465;  // "validate": separate from every training seed
   const auto held_back = static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(n)));
   if (held_back < 1 || held_back >= n) {
     throw InputError(fmt::format(

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// Some samples of another data set, under numbers of their own (PyTorch's Subset). A batch's
-/// indices are the whole set's.
+/// Some samples of another data set, renumbered (PyTorch's Subset). A batch's indices are those of
+/// the whole set.
 class Subset final : public Dataset {
  public:
-  /// Throws InputError if there are none, or one is not in the whole set.
+  /// Throws InputError if there are none, or if one is not in the whole set.
   Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples);
 
   [[nodiscard]] std::int64_t size() const noexcept override { return std::ssize(samples_); }
@@ -34,10 +34,9 @@ class Subset final : public Dataset {
   std::vector<std::int64_t> samples_;
 };
 
-/// The numbers 0 to n-1 in two parts, both in order: for training, and round(fraction n) of them
-/// for validation. Who is in which is chosen by counter-based random numbers, as a function of n
-/// and of nothing else: every run with these data holds the same samples back. Throws InputError if
-/// one part would be empty.
+/// Splits the numbers 0 to n-1 into two sorted parts: for training, and round(fraction n) of them
+/// for validation. Counter-based random numbers choose, as a function of n alone: every run with
+/// these data holds back the same samples. Throws InputError if a part would be empty.
 struct ValidationSplit {
   std::vector<std::int64_t> train, validation;
 };

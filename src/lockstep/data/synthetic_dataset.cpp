@@ -12,9 +12,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t cell_pixels = 4;
-constexpr std::int64_t block_bytes = 16;  // of one Philox counter
+constexpr std::int64_t block_bytes = 16;  // numbers of one Philox counter
 
-// What a counter's last word says the numbers are for.
+// The purpose of the numbers, in the counter's last word.
 enum Stream : std::uint32_t { pattern_stream, label_stream, noise_stream };
 
 void check(const SyntheticOptions& o) {
@@ -48,7 +48,7 @@ class Generator {
     return static_cast<std::uint8_t>((word * classes_) >> 32U);
   }
 
-  // Whole numbers throughout: no rounding that a compiler could choose differently.
+  // Integers throughout, so compilers cannot round differently.
   void image(std::int64_t sample, std::vector<std::uint8_t>& pixels) const {
     const std::uint8_t of_class = label(sample);
     Philox::Block block{};

@@ -25,7 +25,7 @@ Shape sample_shape_of(const Shape& features) {
 void expect_samples(std::span<const std::int64_t> indices, std::int64_t size) {
   for (const auto i : indices) {
     if (i < 0 || i >= size)
-      throw Error(fmt::format("sample {} was asked of a data set of {}", i, size));
+      throw Error(fmt::format("sample {} was requested from a data set of {}", i, size));
   }
 }
 
@@ -59,7 +59,7 @@ TensorDataset::TensorDataset(Tensor indices, const Tensor& targets, std::int64_t
   set_targets(targets, name);
   if (features_.dtype() != DType::i64) {
     throw InputError(
-        fmt::format("{}: {} are no indices. Convert them to i64, or give numbers a normalisation.",
+        fmt::format("{}: {} are not indices. Convert them to i64, or give numbers a normalisation.",
                     name, describe(features_)));
   }
   sample_shape_ = target_shape_of(features_.shape());
@@ -78,9 +78,8 @@ void TensorDataset::set_targets(const Tensor& targets, const std::string& name) 
   size_ = features_.size(0);
   if (size_ != targets_.size(0)) {
     throw InputError(
-        fmt::format("{}: {} samples but {} {}. They do not belong together: get fresh copies of "
-                    "both.",
-                    name, size_, targets_.size(0), labels ? "labels" : "targets"));
+        fmt::format("{}: {} samples but {} {}. They do not match: get fresh copies of both.", name,
+                    size_, targets_.size(0), labels ? "labels" : "targets"));
   }
   if (labels) expect_classes(targets_.to_vector<std::int64_t>(), 0, classes_, name);
   target_shape_ = target_shape_of(targets_.shape());

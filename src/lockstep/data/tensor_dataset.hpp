@@ -7,19 +7,18 @@
 
 namespace lockstep {
 
-/// Samples held in memory as they are stored (60,000 images of 28 x 28 bytes: 47 MB); numbers are
+/// Samples in memory in their stored form (60,000 images of 28 x 28 bytes: 47 MB). Numbers are
 /// normalised as they are loaded.
 class TensorDataset final : public Dataset {
  public:
-  /// Both tensors are kept, not copied.
-  /// features: u8 or f32 [N, ...]; see sample_shape_of.
-  /// targets: integers [N], each a class in [0, classes); or, with classes = 0, f32 values [N,
-  /// ...]. `name` stands for the data in messages. Throws InputError if there are no samples, the
-  /// counts differ, a target is no class, or the features are of another dtype.
+  /// Both tensors are kept, not copied. features: u8 or f32 [N, ...]; see sample_shape_of. targets:
+  /// integers [N], each a class in [0, classes); or, with classes = 0, f32 values [N, ...]. `name`
+  /// names the data in messages. Throws InputError if there are no samples, the counts differ, a
+  /// target is not a class, or the features have another dtype.
   TensorDataset(Tensor features, const Tensor& targets, std::int64_t classes,
                 const Normalisation& normalisation, const std::string& name);
 
-  /// Samples that are integers, i64 [N, ...], and reach the model as they are: [...] each.
+  /// Integer samples, i64 [N, ...], passed to the model unscaled: [...] each.
   TensorDataset(Tensor indices, const Tensor& targets, std::int64_t classes,
                 const std::string& name);
 
@@ -34,7 +33,7 @@ class TensorDataset final : public Dataset {
   [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
  private:
-  /// What both kinds of samples have in common. Throws InputError.
+  /// Checks common to both kinds of samples. Throws InputError.
   void set_targets(const Tensor& targets, const std::string& name);
 
   Tensor features_, targets_;
@@ -44,7 +43,7 @@ class TensorDataset final : public Dataset {
   ChannelScale scale_;  ///< of numbers
 };
 
-/// f32 [n, 0]: the targets, with classes = 0, of further inputs (StackedDataset), which have none.
+/// f32 [n, 0]: targets of further inputs (StackedDataset), which have none; with classes = 0.
 [[nodiscard]] Tensor no_targets(std::int64_t n);
 
 /// Shape of one sample of features [N, ...]: without N, but [1] for [N] and [1, H, W] for [N, H,
@@ -56,8 +55,8 @@ class TensorDataset final : public Dataset {
 /// Throws Error if one of `indices` is not in [0, size).
 void expect_samples(std::span<const std::int64_t> indices, std::int64_t size);
 
-/// Throws InputError if one of `labels`, the first of which belongs to sample `first`, is not in
-/// [0, classes).
+/// Throws InputError if one of `labels` is not in [0, classes); the first belongs to sample
+/// `first`.
 void expect_classes(std::span<const std::int64_t> labels, std::int64_t first, std::int64_t classes,
                     const std::string& name);
 

@@ -3,7 +3,7 @@
 
 namespace lockstep::detail {
 
-/// A DeckTable that treats keys of all types alike: every key(name, field, info) becomes
+/// A DeckTable that treats keys of all types alike: every key(name, field, info) calls
 /// Table::any_key(name, field, info), a template over the field's type.
 template <class Table>
 class AnyKey : public DeckTable {

@@ -24,7 +24,7 @@ struct Deck::State {
 
 namespace {
 
-/// The names of the keys that a kind declares.
+/// Collects the names of a kind's keys.
 class KeyNames final : public AnyKey<KeyNames> {
  public:
   KeyNames(std::vector<ReadTable::KeyOfKind>& found, std::string_view kind)
@@ -94,7 +94,7 @@ class Reader final : public AnyKey<Reader> {
   std::string name_;
 };
 
-/// Notes the fields as they are.
+/// Records the fields as they are.
 class Recorder final : public AnyKey<Recorder> {
  public:
   explicit Recorder(ReadTable& table) : table_(table) {}
@@ -135,7 +135,7 @@ Deck Deck::parse(std::string_view toml, std::string_view name,
 }
 
 std::unique_ptr<DeckTable> Deck::open(std::string_view name) {
-  // "optimizer = 1" where a table is due, at any depth of "a.b.c".
+  // Reports "optimizer = 1" where a table is required, at any depth of "a.b.c".
   for (std::size_t end = 0; end < name.size();) {
     const auto begin = end == 0 ? 0 : end + 1;
     const auto parent = name.substr(0, end);
@@ -164,7 +164,8 @@ void Deck::check_all_read(KeysOfOtherKinds of_other_kinds) const {
 std::string Deck::resolved() const {
   std::string top, tables;
   for (const auto& table : state_->read) {
-    // TOML's top level ends at the first header, so its keys come first, whenever declared.
+    // TOML's top level ends at the first header, so its keys come first, whatever the order of
+    // declaration.
     auto& text = table.name.empty() ? top : tables;
     if (!table.name.empty() && !table.keys.empty()) text += fmt::format("\n[{}]\n", table.name);
     for (const auto& [key, value] : table.keys) text += fmt::format("{} = {}\n", key, value);

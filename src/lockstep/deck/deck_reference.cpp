@@ -30,13 +30,13 @@ struct SectionOfKind {
 struct Section {
   std::string name, description;
   std::vector<Row> rows;
-  std::string kind_key;               ///< of a table that has kinds,
-  std::size_t rows_before_kinds = 0;  ///< the rows up to it,
-  std::size_t chosen = 0;             ///< and the default
+  std::string kind_key;               ///< of a table that has kinds
+  std::size_t rows_before_kinds = 0;  ///< the rows before it
+  std::size_t chosen = 0;             ///< the default kind
   std::vector<SectionOfKind> kinds;
 };
 
-// A pipe would end the cell.
+// A pipe would end the table cell.
 std::string cell(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -80,8 +80,8 @@ std::string table_of(const std::vector<Row>& rows) {
   return table;
 }
 
-/// The rows of a deck with this kind, as TOML, or with the default, in the order of a resolved
-/// deck. Throws InputError for a kind that the table does not have.
+/// The rows of a deck with this kind, or with the default one, in the order of a resolved deck. The
+/// kind is written as TOML. Throws InputError for a kind that the table does not have.
 std::vector<Row> rows_with(const Section& section, const std::string& kind) {
   std::vector<Row> rows = section.rows;
   if (section.kinds.empty()) return rows;
@@ -208,7 +208,7 @@ std::string DeckReference::commented_deck(const Settings& settings) const {
           notes);
     }
   }
-  if (used != settings.size()) throw Error("a deck was to begin with a key that it does not have");
+  if (used != settings.size()) throw Error("a starting deck sets a key that does not exist");
   return text;
 }
 

@@ -116,7 +116,7 @@ class Loader {
                                              "once.",
                                              most_files));
     }
-    std::error_code error;  // a path that does not exist is reported where it is read
+    std::error_code error;  // a missing file is reported where it is read
     const auto canonical = fs::canonical(path, error);
     bool inside = false;
     std::string names;
@@ -167,7 +167,7 @@ DeckTree parse_override(const std::string& text) {
     }
   };
   auto tree = parsed(text);
-  // Shells take the quotes away, so a string arrives as a bare word.
+  // Shells remove quotes, so a string arrives as a bare word.
   const auto meant = fmt::format("{}={}", key, to_toml_from_word(value));
   const bool quoted_or_number = value.find_first_of("\"'[]{}") != std::string::npos ||
                                 value.find_first_not_of("0123456789+-_.eE") == std::string::npos;
@@ -183,10 +183,9 @@ DeckTree parse_override(const std::string& text) {
     throw InputError("--set cannot include decks. Write a deck with include = [...] and run that.");
   }
   if (top.empty() && tree->tables.size() == 1) {
-    throw InputError(
-        fmt::format("--set {} sets nothing. The form is table.key=value, e.g. "
-                    "--set train.epochs=1.",
-                    excerpt(text)));
+    throw InputError(fmt::format(
+        "--set {} sets nothing. Its form is table.key=value, e.g. --set train.epochs=1.",
+        excerpt(text)));
   }
   return std::move(*tree);
 }

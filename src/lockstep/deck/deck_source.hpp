@@ -8,10 +8,10 @@
 
 namespace lockstep::detail {
 
-/// A deck file and all that it includes, as one tree. See Deck::load.
+/// A deck file and all its includes, as one tree. See Deck::load.
 [[nodiscard]] DeckTree load_deck(const std::filesystem::path& file);
 
-/// Deck text that includes files relative to the working directory. See Deck::parse.
+/// Deck text with includes relative to the working directory. See Deck::parse.
 [[nodiscard]] DeckTree load_deck_text(std::string_view text, const std::string& name);
 
 /// The tree of one override, "table.key=value".

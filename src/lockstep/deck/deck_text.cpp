@@ -12,7 +12,7 @@ namespace {
 
 constexpr int most_parts = 32;
 
-/// Nor are there NUL bytes.
+/// NUL bytes are refused as well.
 void check_is_utf8(std::string_view text, DeckPosition position) {
   for_each_utf8_character(text, [&](const Utf8Character& character, std::size_t at) {
     if (character.bytes == 0 || character.code == 0) {
@@ -25,7 +25,7 @@ void check_is_utf8(std::string_view text, DeckPosition position) {
   });
 }
 
-// Offset behind the TOML string that begins at `at`; the text's end if it is not closed.
+// Offset after the TOML string that begins at `at`; the text's end if it is not closed.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
@@ -36,7 +36,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
       ++at;
     } else if (text.substr(at).starts_with(closing)) {
       at += closing.size();
-      // Two more quotes at the end of a long string belong to it.
+      // A long string may end with two more quotes of its own.
       for (int more = 0; long_string && more < 2 && at < text.size() && text[at] == quote; ++more) {
         ++at;
       }

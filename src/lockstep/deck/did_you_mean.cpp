@@ -14,8 +14,9 @@ char folded(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-// Optimal string alignment distance: Levenshtein's with swapped neighbours as one edit, after
-// Damerau, "A technique for computer detection and correction of spelling errors", CACM 7(3), 1964.
+// Optimal string alignment distance: Levenshtein's distance with a swap of neighbours as one edit.
+// After Damerau, "A technique for computer detection and correction of spelling errors", CACM 7(3),
+// 1964.
 std::size_t edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -43,7 +44,7 @@ std::optional<std::string_view> nearest_name(std::string_view given,
   std::size_t fewest = 0;
   for (const auto name : known) {
     const std::size_t limit = std::max<std::size_t>(1, name.size() / 3);
-    // The lengths alone can rule a name out; this also bounds the work for absurd input.
+    // The lengths alone can rule a name out; this bounds the work for absurd input.
     if (given.size() > name.size() + limit || name.size() > given.size() + limit) continue;
     const std::size_t count = edits(given, name);
     if (count <= limit && (!nearest || count < fewest)) {

@@ -35,14 +35,14 @@ std::string what_it_is(const DeckValue& value) {
   return std::visit(Words{}, value.data);
 }
 
-/// A single value where a list of its type is wanted: a list of one.
+/// Reads a single value as a list of one where the key is a list.
 template <class T>
 bool may_stand_alone(const DeckValue& value) {
   return std::holds_alternative<T>(value.data) ||
          (std::is_same_v<T, double> && std::holds_alternative<std::int64_t>(value.data));
 }
 
-// The value in the type that is wanted, where it is plain what was meant; else nothing.
+// The value converted to the wanted type if the intent is clear; else nothing. For suggestions.
 std::string meant(const DeckValue& value, std::string_view wanted) {
   if (const auto* text = std::get_if<std::string>(&value.data)) {
     if (wanted == "boolean") {
@@ -181,7 +181,7 @@ template std::vector<std::string> KeyReader::read(const DeckValue&,
 
 std::size_t KeyReader::pick(const DeckValue& value, std::span<const std::string_view> names) const {
   if (const auto* boolean = std::get_if<bool>(&value.data)) {
-    // Of "auto", "true" and "false" the last two may be written as TOML's.
+    // Among the choices "auto", "true" and "false" the last two may be given as TOML booleans.
     const auto found = std::ranges::find(names, to_toml(*boolean));
     if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   }

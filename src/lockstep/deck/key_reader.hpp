@@ -11,16 +11,16 @@
 
 namespace lockstep::detail {
 
-/// Turns the value of one declared key into its type, or throws the InputError that says where it
-/// was written, what is wrong and what would be right.
+/// Converts the value of one declared key to its type. Otherwise throws InputError with the
+/// position, the error and a remedy.
 class KeyReader {
  public:
-  /// `default_text` is the default as TOML; it ends the messages.
+  /// `default_text` is the default as TOML, for the end of messages.
   KeyReader(std::string_view table, std::string_view key, const KeyInfo& info,
             std::string default_text);
 
-  /// `value` as the type of the second argument, the key's default. An infinite number is legal
-  /// if the default or a limit of the key is infinite, NaN never.
+  /// Converts `value` to the type of the second argument, the key's default. Infinity is allowed if
+  /// the default or a limit of the key is infinite; NaN never is.
   [[nodiscard]] bool read(const DeckValue& value, bool fallback) const;
   [[nodiscard]] std::int64_t read(const DeckValue& value, std::int64_t fallback) const;
   [[nodiscard]] double read(const DeckValue& value, double fallback) const;
@@ -28,11 +28,11 @@ class KeyReader {
   template <class T>
   [[nodiscard]] std::vector<T> read(const DeckValue& value, const std::vector<T>& fallback) const;
 
-  /// The index of the string `value` in `names`, or of the boolean as its word.
+  /// The index in `names` of the string `value`, or of the boolean's word.
   [[nodiscard]] std::size_t pick(const DeckValue& value,
                                  std::span<const std::string_view> names) const;
 
-  /// Throws if the deck has a table where this key should be.
+  /// Throws if the deck has a table in place of this key.
   void check_is_no_table(const DeckTree& tree, std::string_view type) const;
 
  private:

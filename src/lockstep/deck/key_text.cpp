@@ -19,7 +19,7 @@ std::string list_text(const std::vector<T>& values) {
   return text + "]";
 }
 
-// A limit as people write it: 4096, not 4096.0.
+// A limit in usual notation: 4096, not 4096.0.
 std::string limit_text(double limit) {
   if (limit == std::trunc(limit) && std::abs(limit) < 1e15) return fmt::format("{:.0f}", limit);
   return fmt::format("{}", limit);
@@ -41,7 +41,7 @@ std::string to_toml(bool value) { return value ? "true" : "false"; }
 std::string to_toml(std::int64_t value) { return fmt::format("{}", value); }
 
 std::string to_toml(double value) {
-  // fmt's shortest text that reads back as the same bits; "1" alone would read back as an integer.
+  // fmt's shortest text that reads back as the same bits. "1" alone would read back as an integer.
   std::string text = fmt::format("{}", value);
   if (text.find_first_not_of("0123456789-") == std::string::npos) text += ".0";
   return text;
@@ -108,7 +108,7 @@ std::string to_toml_from_word(std::string_view word) {
 }
 
 std::optional<DeckValue> number_from_word(std::string_view word) {
-  // Without inf and nan, which TOML knows, and which are words as well.
+  // Without inf and nan: TOML knows them, but they are words too.
   if (word.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return std::nullopt;
   if (word.starts_with('+') && !word.starts_with("+-")) word.remove_prefix(1);
   const auto integer = parsed_as<std::int64_t>(word);

@@ -17,27 +17,28 @@ namespace lockstep::detail {
 [[nodiscard]] std::string to_toml(double value);
 [[nodiscard]] std::string to_toml(std::string_view value);
 [[nodiscard]] std::string to_toml(const std::string& value);
-[[nodiscard]] std::string to_toml(const char* value) = delete;  // would be taken for a bool
+[[nodiscard]] std::string to_toml(const char* value) =
+    delete;  // overload, because a const char* would convert to bool
 [[nodiscard]] std::string to_toml(const std::vector<std::int64_t>& value);
 [[nodiscard]] std::string to_toml(const std::vector<double>& value);
 [[nodiscard]] std::string to_toml(const std::vector<std::string>& value);
-/// For messages; an Other in its own words.
+/// For messages; an Other as its description.
 [[nodiscard]] std::string to_toml(const DeckValue& value);
 
-/// What somebody who wrote a bare word meant: True is true, runs/x is "runs/x".
+/// Interprets a bare word: True is true, runs/x is "runs/x".
 [[nodiscard]] std::string to_toml_from_word(std::string_view word);
 
-/// The finite number that a word wholly is, an integer or a double, also where TOML would not take
-/// it: .1, 1., +.5 and 007 are numbers.
+/// The finite number, integer or double, that a whole word spells. Accepts forms that TOML refuses:
+/// .1, 1., +.5 and 007.
 [[nodiscard]] std::optional<DeckValue> number_from_word(std::string_view word);
 
-/// At most 60 bytes of `text`, cut between characters and then ended by "...".
+/// At most 60 bytes of `text`. A longer text is cut between characters and ends with "...".
 [[nodiscard]] std::string excerpt(std::string_view text);
 
 /// `one of "a", "b"`; empty if there are no choices.
 [[nodiscard]] std::string choices_in_words(std::span<const std::string_view> choices);
 
-/// "above 0 and at most 1 s", or the choices in words; empty if nothing limits the key.
+/// "above 0 and at most 1 s", or the choices in words; empty if the key has no limits.
 [[nodiscard]] std::string range_in_words(const KeyInfo& info);
 
 /// A key's type for the reference and for messages: "integer", "list of numbers".

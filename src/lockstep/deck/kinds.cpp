@@ -8,10 +8,10 @@
 namespace lockstep::detail {
 
 void refuse_second_kind(std::string_view name) {
-  throw Error(fmt::format(
-      "the kind \"{}\" cannot be added: there is one with that name, or with the same type of "
-      "options. Add each kind once, with options of its own.",
-      name));
+  throw Error(
+      fmt::format("the kind \"{}\" cannot be added: another kind has the same name or options "
+                  "type. Add each kind once, with options of its own.",
+                  name));
 }
 
 void refuse_unknown_kind(std::string_view name, const std::vector<std::string_view>& known) {
@@ -20,8 +20,7 @@ void refuse_unknown_kind(std::string_view name, const std::vector<std::string_vi
 }
 
 void refuse_unknown_options() {
-  throw Error(
-      "options were given that belong to no kind. Add the kind before its options are used.");
+  throw Error("these options belong to no kind. Add the kind before using its options.");
 }
 
 }  // namespace lockstep::detail

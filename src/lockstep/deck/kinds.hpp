@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Options that declare their keys on a deck's table, beside their struct:
+/// Options that declare their keys on a deck's table, in a function beside their struct:
 ///   void declare(DeckTable& table, SgdOptions& options);
 template <class Options>
 concept DeclaredOptions = std::copyable<Options> && std::default_initializable<Options> &&
@@ -26,7 +26,7 @@ concept DeclaredOptions = std::copyable<Options> && std::default_initializable<O
 
 namespace detail {
 
-/// Throw the Error, InputError for a name, of Kinds' functions of the same names.
+/// These throw the Error, or InputError for a name, of Kinds' functions of the same names.
 [[noreturn]] void refuse_second_kind(std::string_view name);
 [[noreturn]] void refuse_unknown_kind(std::string_view name,
                                       const std::vector<std::string_view>& known);
@@ -34,9 +34,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// The kinds of one thing that a deck can choose from, such as optimizers: the name that decks say,
-/// a struct of options that no other kind has, and how the thing is made from them and from
-/// `Arguments`. Kinds are added, by any thread, and never removed.
+/// The kinds of a component that a deck can choose from, for example optimizers. A kind is its name
+/// in decks, an options struct of its own, and a function that makes the object from the options
+/// and `Arguments`. Any thread may add kinds; none is ever removed.
 template <class Signature>
 class Kinds;
 /// The kinds of one family, by name: those of the library and those that a program registers.
@@ -52,10 +52,10 @@ class Kinds<Made(Arguments...)> {
   };
 
   Kinds() = default;
-  /// With Lockstep's own, which `add_own` adds.
+  /// Starts with Lockstep's own kinds, added by `add_own`.
   explicit Kinds(void (*add_own)(Kinds&)) { add_own(*this); }
 
-  /// Throws Error if the name, or the options, are another kind's.
+  /// Throws Error if another kind has the same name or options type.
   template <DeclaredOptions Options, class Make>
   requires std::is_invocable_r_v<Made, const Make&, const Options&, Arguments...>
   void add(std::string name, std::string doc, Make make) {
@@ -75,14 +75,14 @@ class Kinds<Made(Arguments...)> {
     kinds_.push_back(std::move(kind));
   }
 
-  /// In the order in which they were added, of which the first is the default.
+  /// In the order of addition; the first is the default.
   [[nodiscard]] std::vector<const Kind*> all() const {
     const std::lock_guard lock(mutex_);
     std::vector<const Kind*> list;
     for (const Kind& kind : kinds_) list.push_back(&kind);
     return list;
   }
-  /// Throws InputError for a name that is not known.
+  /// Throws InputError for an unknown name.
   [[nodiscard]] const Kind& named(std::string_view name) const {
     std::vector<std::string_view> names;
     for (const Kind* kind : all()) {
@@ -104,19 +104,19 @@ class Kinds<Made(Arguments...)> {
   std::deque<Kind> kinds_;
 };
 
-/// The options of one of the kinds in kinds(), which is a function that returns a Kinds&. A value.
+/// The options of one of the kinds in kinds(), a function that returns a Kinds&. A value type.
 template <auto kinds>
 class KindOf {
  public:
   using Kind = typename std::remove_reference_t<decltype(kinds())>::Kind;
 
-  /// Of the first kind, its defaults.
+  /// The defaults of the first kind.
   KindOf() : KindOf(*kinds().all().front()) {}
   /// Throws Error if no kind has such options.
   template <class Options>
   requires(!std::same_as<Options, KindOf> && DeclaredOptions<Options>) KindOf(Options options)
       : kind_(&kinds().of(typeid(Options))), options_(std::move(options)) {}
-  /// With its defaults. Throws InputError for a name that is not known.
+  /// The kind's defaults. Throws InputError for an unknown name.
   [[nodiscard]] static KindOf named(std::string_view name) { return KindOf(kinds().named(name)); }
 
   [[nodiscard]] const std::string& name() const noexcept { return kind_->name; }
@@ -129,15 +129,15 @@ class KindOf {
   [[nodiscard]] Options* get_if() noexcept {
     return std::any_cast<Options>(&options_);
   }
-  /// What the kind makes of its options.
+  /// The object made from these options.
   template <class... Arguments>
   [[nodiscard]] auto make(Arguments&&... arguments) const {
     return kind_->make(options_, std::forward<Arguments>(arguments)...);
   }
-  /// The kind's own keys.
+  /// Declares the kind's own keys.
   void declare_keys(DeckTable& table) { kind_->declare(table, options_); }
 
-  /// Declares the key `kind`, and the keys of the kind that the table says.
+  /// Declares the key `kind`, and the keys of the kind that the table chooses.
   friend void declare_kind(DeckTable& table, KindOf& field, std::string_view doc) {
     const auto all = kinds().all();
     std::vector<DeckTable::Kind> list;

@@ -65,7 +65,8 @@ class Checker {
     return kinds;
   }
 
-  /// Whether the key belongs to a kind that an included deck has chosen, and `value` to that deck.
+  /// Whether the key belongs to a kind chosen by an included deck, and `value` comes from that
+  /// deck.
   bool is_passed_over(const ReadTable& table, const DeckValue& value) const {
     if (of_other_kinds_ == KeysOfOtherKinds::passed_over) return true;
     const auto* kind = tree_.find(table.name, table.kind_key);
@@ -87,7 +88,7 @@ class Checker {
   std::string unknown_key(const ReadTable& table, const std::string& key) const {
     const auto path = excerpt(join_path(table.name, key));
     if (key == "include") {
-      return fmt::format("unknown key {}. Includes stand above the first [table].", path);
+      return fmt::format("unknown key {}. Includes belong above the first [table].", path);
     }
     std::vector<std::string_view> names;
     for (const auto& [name, value] : table.keys) names.push_back(name);
@@ -97,7 +98,7 @@ class Checker {
     const auto remedy =
         is_elsewhere ? fmt::format("Did you mean {}?", join_path(elsewhere->name, key))
         : names.empty() && !table_names_.empty()
-            ? fmt::format("Keys stand in tables: {}.", fmt::join(table_names_, ", "))
+            ? fmt::format("Keys belong in tables: {}.", fmt::join(table_names_, ", "))
             : did_you_mean(key, names);
     return fmt::format("unknown key {}. {}", path, remedy);
   }

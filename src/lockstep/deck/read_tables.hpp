@@ -9,11 +9,11 @@
 
 namespace lockstep::detail {
 
-/// A table that some component has read, with its keys in order of declaration.
+/// A table that a component has read, with its keys in order of declaration.
 struct ReadTable {
   std::string name;
   std::vector<std::pair<std::string, std::string>> keys;  ///< name and value as TOML
-  /// Of a table that has kinds: the key that names the kind, and what other kinds have.
+  /// For a table with kinds: the key that names the kind, and the keys of the other kinds.
   std::string kind_key;
   struct KeyOfKind {
     std::string key, kind;
@@ -25,8 +25,8 @@ struct ReadTable {
   void set(std::string_view key, std::string value);
 };
 
-/// Throws one InputError that lists, in order of file and line, each table and key of `tree` that
-/// nobody has read, with the nearest name that somebody has, or the kinds that have it.
+/// Throws one InputError for all unread tables and keys of `tree`, in order of file and line. Each
+/// comes with the nearest known name, or with the kinds that have it.
 void check_all_known(const DeckTree& tree, const std::vector<ReadTable>& read,
                      KeysOfOtherKinds of_other_kinds);
 

@@ -1,4 +1,4 @@
-// The only file that includes toml++, which costs seconds to compile.
+// The only file that includes toml++, which takes seconds to compile.
 #include <lockstep/deck/toml_parser.hpp>
 
 #include <fmt/format.h>
@@ -10,9 +10,11 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-#define TOML_MAX_NESTED_VALUES 32  // bounds the recursion, with deck_text.cpp's bound on keys
-// toml++ 3.3 asserts (and, with NDEBUG, lets the optimizer assume) what its own checks a few lines
-// below report as errors: "[=" is enough. Without both, these checks decide.
+#define TOML_MAX_NESTED_VALUES \
+  32  // bounds the recursion together with deck_text.cpp's bound on keys
+// toml++ 3.3 asserts conditions (and, with NDEBUG, lets the optimizer assume them) that its own
+// checks a few lines below report as errors; "[=" is enough to trigger it. Without the assertions
+// these checks decide.
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/toml.h>
@@ -20,10 +22,10 @@
 namespace lockstep::detail {
 namespace {
 
-// toml++ 3.3 takes some characters for line ends and reaches __builtin_unreachable for others
-// (U+00A1 to U+0499) where it looks for white space, which a legal deck can make it do. So it sees
-// each byte b of a character beyond ASCII as U+10FF00 + b, private characters that it knows nothing
-// of, and unshielded() turns them back.
+// toml++ 3.3 takes some characters for line ends. For others (U+00A1 to U+0499) it reaches
+// __builtin_unreachable where it looks for white space; a legal deck can trigger that. So each byte
+// b of a character beyond ASCII is passed as U+10FF00 + b, a private character unknown to toml++.
+// unshielded() converts back.
 std::string shielded(std::string_view text) {
   std::string result;
   result.reserve(text.size());
@@ -142,7 +144,7 @@ Line line_of(std::string_view text, int number) {
   return {trimmed(text.substr(begin, text.find('\n', begin) - begin)), text.substr(0, begin)};
 }
 
-// "[a.b]" of the last line above that looks like a table header, without the brackets.
+// "[a.b]" of the nearest line above that looks like a table header, without the brackets.
 std::string_view table_above(std::string_view before) {
   while (!before.empty()) {
     before.remove_suffix(1);
@@ -156,7 +158,7 @@ std::string_view table_above(std::string_view before) {
   return {};
 }
 
-// toml++ names only the last part of the key; the line of the first definition is worth a look.
+// toml++ names only the last part of the key, so the line of the first definition is given too.
 InputError given_twice(const DeckPosition& position, const Line& line, std::string_view name) {
   std::string first;
   const auto table = line.text.starts_with('[') ? std::string_view{} : table_above(line.before);
@@ -178,7 +180,7 @@ InputError given_twice(const DeckPosition& position, const Line& line, std::stri
                     fmt::format("{} is given twice{}. Keep one of them.", excerpt(path), first));
 }
 
-// What stands behind the "=" of a line, without a comment; empty where there is no "=".
+// The text after the "=" of a line, without a comment; empty without "=".
 std::string_view value_of(std::string_view line) {
   const auto equals = line.find('=');
   if (equals == std::string_view::npos || line.starts_with('[')) return {};
@@ -195,7 +197,7 @@ std::string_view bare_word(std::string_view word) {
                                                                             : std::string_view{};
 }
 
-// ".1" or "007", which other languages take for a number: as TOML writes it, else nothing.
+// A word like ".1" or "007", a number in other languages, as TOML writes it; else nothing.
 std::string misspelt_number(std::string_view word) {
   const auto number = number_from_word(word);
   if (!number || toml::parse(fmt::format("x = {}", word))) return {};
@@ -208,7 +210,7 @@ InputError explained(const toml::parse_error& error, std::string_view text,
   const DeckPosition position{source, numbered ? number : 0};
   const auto line = line_of(text, number);
 
-  // "Error while parsing key-value pair: expected '=', saw '\n'": the second half says it.
+  // "Error while parsing key-value pair: expected '=', saw '\n'": keeps the second half.
   const auto description = unshielded(error.description());
   std::string_view reason = description;
   if (const auto colon = reason.find(": "); colon != std::string_view::npos) {

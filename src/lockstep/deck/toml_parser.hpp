@@ -6,9 +6,9 @@
 
 namespace lockstep::detail {
 
-/// The tables and keys of TOML text; `source` names it in positions. With `numbered` false the
-/// positions carry no lines (an override is one line). Throws InputError for what is not TOML and
-/// for a key or table that is given twice.
+/// Parses TOML text into tables and keys; `source` names it in positions. With `numbered` false
+/// positions carry no line numbers (an override is one line). Throws InputError for invalid TOML
+/// and for a key or table given twice.
 [[nodiscard]] DeckTree parse_toml(std::string_view text, const std::string& source,
                                   bool numbered = true);
 

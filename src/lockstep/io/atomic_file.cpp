@@ -19,8 +19,7 @@ namespace lockstep {
 
 namespace {
 
-/// Nobody else's: a process of another machine may have this one's number, so a name that is there
-/// is passed over.
+/// Unique: a process of another machine may have this one's number, so an existing name is skipped.
 File create_temporary_file(const std::filesystem::path& path) {
   static std::atomic<int> count = 0;
   for (;;) {
@@ -33,7 +32,7 @@ File create_temporary_file(const std::filesystem::path& path) {
   }
 }
 
-/// Names of temporary files that are there, for a signal handler: no lock, no memory.
+/// Names of existing temporary files, for a signal handler: no lock, no memory.
 std::array<std::atomic<const char*>, 64> unfinished{};
 
 void note_unfinished(const char* path) {
@@ -55,7 +54,7 @@ extern "C" void remove_unfinished_and_end(int signal) {
     const char* path = place.load();
     if (path != nullptr) ::unlink(path);
   }
-  std::raise(signal);  // its default again, once this handler is over
+  std::raise(signal);  // restored to its default once this handler returns
 }
 
 }  // namespace
@@ -77,7 +76,7 @@ std::string AtomicFile::published_name_of(const std::string& temporary_name) {
   const auto dot = name.rfind('.');
   const bool is_numbered = dot != std::string::npos &&
                            name.find_first_not_of("0123456789-", dot + 1) == std::string::npos;
-  return is_numbered ? name.substr(0, dot) : name;  // without number: older versions'
+  return is_numbered ? name.substr(0, dot) : name;  // without number: from older versions
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -111,9 +110,9 @@ void AtomicFile::publish() {
 }
 
 void expect_not_replaced(const std::filesystem::path& input, const std::filesystem::path& output) {
-  std::error_code ignored;  // what is not there yet is no input
+  std::error_code ignored;  // a file that does not exist yet is no input
   if (!std::filesystem::equivalent(input, output, ignored)) return;
-  throw InputError(fmt::format("the output {} is the same file as {}, which is read: name another.",
+  throw InputError(fmt::format("the output {} is the same file as the input {}: name another.",
                                output.string(), input.string()));
 }
 

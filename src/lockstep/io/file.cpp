@@ -50,7 +50,7 @@ FileError::FileError(const std::string& what, const std::filesystem::path& path,
       error_number_(EINVAL) {}
 
 File File::open_for_reading(const std::filesystem::path& path) {
-  // Without O_NONBLOCK a pipe would be waited for; a regular file knows no such thing.
+  // Without O_NONBLOCK opening a pipe would block; it does not affect a regular file.
   File file(open_or_throw("open", path, O_RDONLY | O_NONBLOCK | O_NOCTTY), path);
   struct stat info {};
   if (::fstat(file.descriptor_, &info) != 0) throw FileError("examine", path, errno);
@@ -137,7 +137,7 @@ void File::sync() const {
 
 void File::close() {
   const int descriptor = std::exchange(descriptor_, -1);
-  // After EINTR Linux has released the descriptor all the same.
+  // After EINTR Linux has released the descriptor anyway.
   if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR)
     throw FileError("write", path_, errno);
 }

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// A call on a file failed: "cannot write runs/x/a.h5: No space left on device".
+/// A failed call on a file: "cannot write runs/x/a.h5: No space left on device".
 class FileError : public Error {
  public:
   FileError(const std::string& what, const std::filesystem::path& path, int error_number);
-  /// Where no call failed: "cannot read a.h5: it is a pipe, not a file".
+  /// For an error without a failed call: "cannot read a.h5: it is a pipe, not a file".
   FileError(const std::string& what, const std::filesystem::path& path, const std::string& why);
-  /// The system's errno, e.g. ENOSPC; EINVAL where no call failed.
+  /// The system's errno, e.g. ENOSPC; EINVAL without a failed call.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -23,7 +23,7 @@ class FileError : public Error {
   int error_number_;
 };
 
-/// What the system knows of a file: which one it is, and when its bytes last changed.
+/// A file's identity, and when its bytes last changed.
 struct FileStatus {
   std::uint64_t device = 0, inode = 0;
   std::int64_t bytes = 0;
@@ -31,17 +31,17 @@ struct FileStatus {
   bool operator==(const FileStatus&) const = default;
 };
 
-/// An open file of bytes at 64-bit offsets, closed with its owner. Reading and writing at an offset
-/// moves no file position, so several threads may use one File. Every failure is a FileError.
+/// An open file of bytes at 64-bit offsets, closed with its owner. Reads and writes at an offset
+/// move no file position, so several threads may use one File. Every failure is a FileError.
 class File {
  public:
-  /// What is no regular file (a pipe, a device, a folder) is refused, and nobody waits for it.
+  /// A path that is not a regular file (a pipe, a device, a folder) is refused without blocking.
   [[nodiscard]] static File open_for_reading(const std::filesystem::path& path);
   /// An existing file.
   [[nodiscard]] static File open_for_writing(const std::filesystem::path& path);
-  /// An empty file, whether or not there was one before.
+  /// An empty file; truncates an existing one.
   [[nodiscard]] static File create(const std::filesystem::path& path);
-  /// An empty file; an error (EEXIST) if anything has that name, a symbolic link too.
+  /// An empty file; an error (EEXIST) if the name exists, also as a symbolic link.
   [[nodiscard]] static File create_new(const std::filesystem::path& path);
 
   File() = default;  ///< no file
@@ -49,19 +49,19 @@ class File {
   File& operator=(File&& other) noexcept;
   ~File();
 
-  /// Exactly `bytes` bytes. A file that ends before them is an error as well.
+  /// Reads exactly `bytes` bytes. A file that ends earlier is an error.
   void read_at(std::int64_t offset, void* target, std::int64_t bytes) const;
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes) const;
   [[nodiscard]] FileStatus status() const;
   [[nodiscard]] std::int64_t size() const { return status().bytes; }
-  /// Cuts or extends (with zeros) to `bytes` bytes.
+  /// Truncates or extends (with zeros) to `bytes` bytes.
   void resize(std::int64_t bytes) const;
   /// Returns once everything written is on stable storage.
   void sync() const;
-  /// Closes now; network file systems report late write errors only here.
+  /// Closes now: network file systems report late write errors only here.
   void close();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// The system's, for calls that this class does not have; closed with this object.
+  /// The descriptor, for calls that this class lacks; closed with this object.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:

@@ -49,9 +49,8 @@ void expect_working_directory() {
   static_cast<void>(fs::current_path(error));
   if (!error) return;
   throw InputError(
-      fmt::format("the folder that this program was started in cannot be used any more: {}. Start "
-                  "it again, from "
-                  "a folder that exists.",
+      fmt::format("the working directory of this program can no longer be used: {}. Start it again "
+                  "in a folder that exists.",
                   error.message()));
 }
 
@@ -62,7 +61,7 @@ void sync_folder(const fs::path& folder) {
   const int status = ::fsync(descriptor);
   const int error = errno;
   ::close(descriptor);
-  // EINVAL: the file system has no such notion and keeps names in order by itself.
+  // EINVAL: the file system does not support it, and keeps names in order by itself.
   if (status != 0 && error != EINVAL) throw FileError("write folder", name, error);
 }
 

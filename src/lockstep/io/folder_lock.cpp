@@ -29,18 +29,18 @@ namespace lockstep {
 namespace fs = std::filesystem;
 namespace {
 
-/// What the file of a lock says, a line each.
+/// Contents of a lock file, one line each.
 struct LockOwner {
   std::string host;
-  std::string machine;  ///< its boot and its process numbers: where `pid` means something
+  std::string machine;  ///< its boot and its process numbers: the scope of `pid`
   int pid = 0;
   std::uint64_t pid_start = 0;
   std::string job;          ///< for people
   std::string slurm_job;    ///< empty: none
-  int slurm_start = 0;      ///< how often the job had been started before
+  int slurm_start = 0;      ///< number of earlier starts of the job
   std::string since;        ///< UTC
-  std::string token = "?";  ///< unlike any other's
-  bool is_read = false;     ///< the file could be understood
+  std::string token = "?";  ///< unique
+  bool is_read = false;     ///< whether the file could be parsed
 };
 
 std::string first_line(const fs::path& file) {
@@ -106,7 +106,7 @@ std::optional<LockOwner> read_owner(const fs::path& file) {
   return owner;
 }
 
-/// A file under a name of its own, until the end of the scope.
+/// A file under a unique name, until the end of the scope.
 class Written {
  public:
   Written(fs::path path, std::string text) : path_(std::move(path)), text_(std::move(text)) {
@@ -124,23 +124,23 @@ class Written {
   Written(const Written&) = delete;
   Written& operator=(const Written&) = delete;
 
-  /// Gives it a second name; false if that is taken.
+  /// Links it to a second name; false if that is taken.
   [[nodiscard]] bool link_to(const fs::path& name) const {
     if (::link(path_.c_str(), name.c_str()) == 0) return true;
     if (errno == EPERM || errno == ENOTSUP || errno == ENOSYS) return write_new(name);
     if (errno != EEXIST) throw FileError("create", name, errno);
-    // A network file system may have lost its answer to a link that it made.
+    // A network file system may have created the link but lost the answer.
     struct stat info {};
     return ::stat(path_.c_str(), &info) == 0 && info.st_nlink > 1;
   }
-  /// Takes the place of `name`.
+  /// Replaces `name`.
   void rename_to(const fs::path& name) const {
     if (::rename(path_.c_str(), name.c_str()) != 0) throw FileError("write", name, errno);
   }
   [[nodiscard]] const fs::path& path() const noexcept { return path_; }
 
  private:
-  /// For file systems without links. Who reads it before it is written finds a living owner.
+  /// For file systems without links. A reader that comes before it is written finds a living owner.
   [[nodiscard]] bool write_new(const fs::path& name) const {
     const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0 && errno == EEXIST) return false;
@@ -156,12 +156,12 @@ class Written {
   std::string text_;
 };
 
-/// Where who follows a dead owner says so.
+/// The file in which the successor of a dead owner claims the lock.
 fs::path claim_after(const fs::path& folder, const LockOwner& owner) {
   return folder / fmt::format("{}.after-{}", FolderLock::file_name, owner.token);
 }
 
-/// The owner as it is now: the one of the file, or the last that has claimed to follow it.
+/// The present owner: that of the file, or the last that claimed to follow it.
 struct Chain {
   std::optional<LockOwner> owner;
   fs::path file;  ///< the owner's
@@ -181,7 +181,7 @@ Chain walk(const fs::path& folder) {
   return chain;
 }
 
-/// Seconds since the owner's last sign of life; `now` was written just now, by the same clock.
+/// Seconds since the owner's last heartbeat; `now` was written just now, by the same clock.
 double silence_s(const fs::path& owners, const fs::path& now) {
   struct stat then {
   }, at{};
@@ -193,14 +193,13 @@ double silence_s(const fs::path& owners, const fs::path& now) {
 bool has_died_here(const LockOwner& owner) {
   if (::kill(owner.pid, 0) != 0 && errno == ESRCH) return true;
   const ProcessState state = process_state(owner.pid);
-  if (state == ProcessState::gone) return false;  // another user's, which this system hides
+  if (state == ProcessState::gone) return false;  // another user's process, hidden by this system
   return state == ProcessState::died || process_start(owner.pid) != owner.pid_start;
 }
 
 bool is_dead(const LockOwner& owner, const LockOwner& me, double silence) {
-  // Slurm starts a job again only when it holds its last start for over, as after the loss of a
-  // node, which may live on apart from the others; that owner then sees that it has lost the
-  // folder.
+  // Slurm restarts a job only when it considers its last start ended, for example after the loss of
+  // a node. That node may live on, isolated; its owner then sees that it has lost the folder.
   if (!me.slurm_job.empty() && owner.slurm_job == me.slurm_job &&
       me.slurm_start > owner.slurm_start) {
     return true;
@@ -210,7 +209,7 @@ bool is_dead(const LockOwner& owner, const LockOwner& me, double silence) {
 }
 
 std::string words(const LockOwner& owner) {
-  if (!owner.is_read) return "somebody whose lock cannot be read";
+  if (!owner.is_read) return "an owner whose lock cannot be read";
   return fmt::format("process {} on {} ({}; since {})", owner.pid, owner.host, owner.job,
                      owner.since);
 }
@@ -220,19 +219,19 @@ std::string words(const LockOwner& owner) {
   std::string remedy = "wait for its end, or name another folder with --set 'run.dir=\"...\"'";
   if (!owner.is_read || owner.machine != me.machine) {
     remedy += fmt::format(
-        " (its last sign of life is {:.0f} s old: without one for {} s it counts as dead; if you "
-        "know that it is, remove {})",
+        " (its last heartbeat is {:.0f} s old; after {} s without one it counts as dead; if you "
+        "know that it is dead, remove {})",
         silence, FolderLock::dead_after.count(), (folder / FolderLock::file_name).string());
   }
   throw InputError(fmt::format("another run is using the run folder {}: {}; {}.", folder.string(),
                                words(owner), remedy));
 }
 
-/// True if `mine` is now the lock; false if somebody else was faster.
+/// True if `mine` is now the lock; false if another process was faster.
 bool follow(const fs::path& folder, const Chain& dead, const LockOwner& me, const Written& mine) {
   const fs::path claim = claim_after(folder, *dead.owner);
   if (!mine.link_to(claim)) return false;
-  // The dead owner may have been followed, and its follower have gone, since this one looked.
+  // The dead owner may have had a successor that has gone since the last check.
   const Chain now = walk(folder);
   if (!now.owner || now.owner->token != me.token) {
     ::unlink(claim.c_str());
@@ -240,7 +239,7 @@ bool follow(const fs::path& folder, const Chain& dead, const LockOwner& me, cons
   }
   mine.rename_to(folder / FolderLock::file_name);
   for (const fs::path& name : now.claims) ::unlink(name.c_str());
-  log(LogLevel::warning, fmt::format("the run folder {} was held by {}, which has died: taken over",
+  log(LogLevel::warning, fmt::format("took over the run folder {} from {}, which has died",
                                      folder.string(), words(*dead.owner)));
   return true;
 }
@@ -248,13 +247,13 @@ bool follow(const fs::path& folder, const Chain& dead, const LockOwner& me, cons
 bool take(const fs::path& folder, const LockOwner& me, const Written& mine) {
   if (mine.link_to(folder / FolderLock::file_name)) return true;
   const Chain chain = walk(folder);
-  if (!chain.owner) return false;  // given back meanwhile
+  if (!chain.owner) return false;  // released meanwhile
   const double silence = silence_s(chain.file, mine.path());
   if (!is_dead(*chain.owner, me, silence)) refuse(folder, *chain.owner, me, silence);
   return follow(folder, chain, me, mine);
 }
 
-/// Whether `file` is this one, which is none if `inode` is 0.
+/// Whether `file` is this one; none if `inode` is 0.
 bool is_still(const fs::path& file, std::uint64_t device, std::uint64_t inode) noexcept {
   struct stat info {};
   return inode != 0 && ::stat(file.c_str(), &info) == 0 && info.st_dev == device &&
@@ -279,14 +278,15 @@ FolderLock::FolderLock(const fs::path& folder) : file_(folder / file_name) {
         return;
       }
     } catch (const FileError& error) {
-      // Its owner moves the folder aside; where none can ever be made, it stays so.
+      // Its owner moves the folder aside; if no folder can be made, it stays so.
       if (error.error_number() != ENOENT || attempt + 1 == attempts) throw;
     }
     std::this_thread::sleep_for(pause);
   }
-  throw InputError(fmt::format(
-      "several runs want the run folder {} at once; name another with --set 'run.dir=\"...\"'.",
-      folder.string()));
+  throw InputError(
+      fmt::format("several runs are locking the run folder {} at once; name another with --set "
+                  "'run.dir=\"...\"'.",
+                  folder.string()));
 }
 
 FolderLock::FolderLock(FolderLock&& other) noexcept

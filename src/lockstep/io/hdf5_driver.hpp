@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// A virtual file driver of ours, without callbacks yet:
-/// https://docs.hdfgroup.org/hdf5/v1_14/_v_f_l.html. HDF5 calls them under the Hdf5Lock of whoever
-/// uses the file. `number` tells ours apart.
+/// A virtual file driver of Lockstep's, without callbacks yet:
+/// https://docs.hdfgroup.org/hdf5/v1_14/_v_f_l.html. HDF5 calls them under the Hdf5Lock of the
+/// file's user. `number` identifies the driver.
 inline H5FD_class_t private_hdf5_driver(const char* name, [[maybe_unused]] int number,
                                         H5F_close_degree_t degree) {
   H5FD_class_t driver{};
@@ -28,7 +28,7 @@ inline H5FD_class_t private_hdf5_driver(const char* name, [[maybe_unused]] int n
   return driver;
 }
 
-/// Files opened with `access` go through the driver, which gets `info`.
+/// Files opened with `access` use the driver, which gets `info`.
 inline void use_driver(const Hdf5Handle& access, const H5FD_class_t& driver, const void* info) {
   // Registered anew each time: HDF5 forgets its drivers in MPI_Finalize, and an identifier kept
   // here would outlive them. The access list and the file keep it registered while they need it.

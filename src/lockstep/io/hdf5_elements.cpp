@@ -30,7 +30,7 @@ Hdf5Handle creation_of(hid_t dataset) {
   return {H5Dget_create_plist(dataset), H5Pclose, "look at a data set's layout"};
 }
 
-/// Where HDF5 may look for a file that `path` names: the manual and the versions differ.
+/// Places where HDF5 may look for a file named by `path`: the manual and the versions differ.
 std::vector<fs::path> candidates(const fs::path& named, const fs::path& path) {
   std::vector<fs::path> found;
   for (const fs::path& candidate : {named, path.parent_path() / named}) {
@@ -42,7 +42,7 @@ std::vector<fs::path> candidates(const fs::path& named, const fs::path& path) {
   return found;
 }
 
-/// The name that `get`(buffer, size) of HDF5 tells the length of.
+/// The name that HDF5's `get`(buffer, size) returns.
 template <class F>
 std::string name_by(const F& get) {
   const auto size = hdf5_check(get(nullptr, std::size_t{0}), "look at a virtual data set");
@@ -52,9 +52,9 @@ std::string name_by(const F& get) {
   return name;
 }
 
-/// Whether a source of this space has the `elements` that are selected of it.
+/// Whether a source of this space has the selected `elements`.
 bool has_selected(hid_t space, hid_t selection, hssize_t elements) {
-  // Of a whole source a virtual data set keeps no extents.
+  // For a whole source a virtual data set keeps no extents.
   if (H5Sget_select_type(selection) == H5S_SEL_ALL)
     return H5Sget_simple_extent_npoints(space) == elements;
   Extents extents{}, first{}, last{};
@@ -65,7 +65,7 @@ bool has_selected(hid_t space, hid_t selection, hssize_t elements) {
   return std::equal(last.begin(), last.begin() + dims, extents.begin(), std::less{});
 }
 
-/// Follows a data set to where its elements are.
+/// Follows a data set to the place of its elements.
 class Elements {
  public:
   explicit Elements(ExternalElements external) : external_(external) {}
@@ -74,7 +74,7 @@ class Elements {
     const Hdf5Handle space = space_of(dataset), creation = creation_of(dataset);
     const hssize_t elements = H5Sget_simple_extent_npoints(space.id());
     hdf5_check(elements, "look at a data set's shape");
-    if (is_in_other_file(file, dataset)) expect_allowed("stands in another file");
+    if (is_in_other_file(file, dataset)) expect_allowed("is stored in another file");
     if (elements == 0) return;
     const Hdf5Handle type(H5Dget_type(dataset), H5Tclose, "look at a data set's type");
     const hsize_t bytes = static_cast<hsize_t>(elements) * H5Tget_size(type.id());
@@ -95,7 +95,7 @@ class Elements {
     if (external_ == ExternalElements::refused) throw ExternalElementsError(what);
   }
 
-  /// Of a file that is cut off, or declares more than it has.
+  /// For a file that is truncated, or declares more than it has.
   static void expect_in_file(hid_t dataset, hsize_t begin, hsize_t bytes) {
     const Hdf5Handle file(H5Iget_file_id(dataset), H5Fclose, "look at the file");
     hsize_t there = 0;
@@ -116,8 +116,8 @@ class Elements {
     if (offset != HADDR_UNDEF) expect_in_file(dataset, offset, stored);  // else within its header
   }
 
-  /// `bytes` of a data set are not stored. They are data only where somebody has said what stands
-  /// in their place; HDF5's default is 0. `finding` says what is missing.
+  /// `bytes` of a data set are not stored. They count as data only if a fill value was set; HDF5's
+  /// default is 0. `finding` says what is missing.
   static void expect_chosen_fill(hid_t creation, hsize_t bytes, const std::string& finding) {
     constexpr hsize_t most = hsize_t{1} << 30;  // a small file must not declare days of work
     H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
@@ -150,14 +150,12 @@ class Elements {
     expect_in_file(dataset, 0, stored);
     const hsize_t most = largest_expansion(creation);
     if (most > 0 && written / most > stored) {
-      throw Error(
-          fmt::format("has {} bytes of compressed elements, from which its shape's {} cannot "
-                      "come",
-                      stored, bytes));
+      throw Error(fmt::format(
+          "has {} bytes of compressed elements, too few for the {} of its shape", stored, bytes));
     }
   }
 
-  /// How many bytes a stored one can become; 0: any number.
+  /// The largest factor by which a stored byte can expand; 0: unlimited.
   static hsize_t largest_expansion(hid_t creation) {
     constexpr hsize_t of_deflate = 1032;  // its format has at most 258 bytes for two bits
     hsize_t most = 1;
@@ -214,7 +212,7 @@ class Elements {
     for (std::size_t i = 0; i < sources; ++i) {
       const Hdf5Handle part(H5Pget_virtual_vspace(creation, i), H5Sclose, "look at a source");
       if (H5Sget_select_npoints(part.id()) < 0)
-        throw Error("is virtual with a number of sources that is not fixed");
+        throw Error("is virtual, with a variable number of sources");
       if (H5Sget_select_type(part.id()) == H5S_SEL_ALL) {
         hdf5_check(H5Sselect_all(covered.id()), "select all");
       } else if (H5Sget_select_npoints(covered.id()) == 0) {
@@ -255,7 +253,7 @@ class Elements {
                      hid_t selection, hssize_t elements) {
     const std::string full = fmt::format("{}:{}", fs::absolute(path).lexically_normal().string(),
                                          name.starts_with('/') ? name : "/" + name);
-    if (!on_the_way_.insert(full).second) throw Error("is virtual, and leads to itself");
+    if (!on_the_way_.insert(full).second) throw Error("is virtual, and refers to itself");
     if (H5Lexists(file.id(), name.c_str(), H5P_DEFAULT) <= 0) {
       H5Eclear2(H5E_DEFAULT);
       throw Error(fmt::format("is virtual, and its source {} is missing", full));
@@ -265,7 +263,7 @@ class Elements {
     const Hdf5Handle space = space_of(dataset.id());
     if (!has_selected(space.id(), selection, elements)) {
       throw Error(
-          fmt::format("is virtual, and its source {} has not the elements that it wants", full));
+          fmt::format("is virtual, and its source {} lacks elements that it refers to", full));
     }
     try {
       expect(file, dataset.id(), path);

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// What HDF5 holds of an open file; the base comes first, as HDF5 requires.
+/// HDF5's record of an open file; the base comes first, as HDF5 requires.
 struct OpenFile {
   H5FD_t base{};
   File file;
@@ -39,7 +39,7 @@ herr_t close_file(H5FD_t* file) {
   return 0;
 }
 
-/// Without H5FD_FEAT_ACCUMULATE_METADATA: it is where HDF5 1.10 crashes.
+/// Without H5FD_FEAT_ACCUMULATE_METADATA: HDF5 1.10 crashes in it.
 herr_t query_file(const H5FD_t*, unsigned long* flags) {
   *flags = H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
   return 0;
@@ -87,7 +87,7 @@ H5FD_class_t make_reader() {
 }  // namespace
 
 Hdf5Handle open_hdf5_for_reading(const std::filesystem::path& path) {
-  static_cast<void>(File::open_for_reading(path));  // or a sentence that says why not
+  static_cast<void>(File::open_for_reading(path));  // or a sentence with the reason
   static const H5FD_class_t driver = make_reader();
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
   use_driver(access, driver, nullptr);

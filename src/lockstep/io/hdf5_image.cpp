@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// What HDF5 holds of an open file; the base comes first, as HDF5 requires.
+/// HDF5's record of an open file; the base comes first, as HDF5 requires.
 struct OpenImage {
   H5FD_t base;
   Hdf5Image* image;

@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-/// A file that HDF5 writes into memory, where nothing can fail it: after a failed write on a real
+/// A file that HDF5 writes into memory, where no write can fail. After a failed write on a real
 /// file system (disk full, a limit on file sizes) HDF5 1.10 keeps a file that it cannot close, and
-/// crashes over it in MPI_Finalize. Sparse: only pages that were written take memory, so a file of
-/// any size can be laid out before its data is there. HDF5's core driver is not sparse.
+/// crashes on it in MPI_Finalize. Sparse: only written pages take memory, so a file of any size can
+/// be laid out before its data exist. HDF5's core driver is not sparse.
 class Hdf5Image {
  public:
-  /// What becomes of the elements of data sets: who writes them to the file in another way only has
-  /// to know where they belong.
+  /// Treatment of data set elements: a caller that writes them to the file in another way only
+  /// needs their offsets.
   enum class Elements : std::uint8_t { kept, dropped };
 
   explicit Hdf5Image(Elements elements = Elements::kept) : elements_(elements) {}
@@ -25,9 +25,9 @@ class Hdf5Image {
   /// file access (whose driver this sets). Once per image; the image must outlive it.
   [[nodiscard]] Hdf5Handle create(const Hdf5Handle& creation, const Hdf5Handle& access);
 
-  /// Of the whole file, written or not.
+  /// Size of the whole file, written or not.
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// What was never written reads as zero.
+  /// Unwritten bytes read as zero.
   void read_at(std::int64_t offset, void* target, std::int64_t bytes) const noexcept;
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes);
   void resize(std::int64_t bytes) noexcept { size_ = bytes; }
@@ -36,7 +36,7 @@ class Hdf5Image {
   struct Extent {
     std::int64_t offset = 0, bytes = 0;
   };
-  /// Where HDF5 has put elements last.
+  /// The offset of the last elements that HDF5 wrote.
   [[nodiscard]] Extent last_elements() const noexcept { return last_elements_; }
   void write_elements_at(std::int64_t offset, const void* source, std::int64_t bytes);
 

@@ -3,8 +3,8 @@
 
 namespace lockstep {
 
-/// Before a file of a run's own is opened for writing by its name: where a symbolic link stands
-/// there it is removed, so that what is written does not land in a file elsewhere.
+/// To be called before one of the run's own files is opened for writing: removes a symbolic link
+/// with that name, so that nothing is written to a file elsewhere.
 void remove_link(const std::filesystem::path& file) noexcept;
 
 }  // namespace lockstep

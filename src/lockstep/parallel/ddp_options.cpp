@@ -15,11 +15,11 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse_synchronised_shards(const char* what) {
-  throw InputError(fmt::format(
-      "sums over shards compute one shard after the other, and SyncBatchNorm needs the whole batch "
-      "at once: {}. Train with BatchNorm, which takes the statistics of each shard, or with "
-      "train.reduction = \"fast\" (without DdpOptions::shards).",
-      what));
+  throw InputError(
+      fmt::format("sums over shards compute one shard after the other, but SyncBatchNorm needs the "
+                  "whole batch at once: {}. Train with BatchNorm, which uses the statistics of "
+                  "each shard, or with train.reduction = \"fast\" (without DdpOptions::shards).",
+                  what));
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ void validate(const DdpOptions& options) {
   }
   if (options.broadcast_buffers_each_forward) {
     throw InputError(
-        fmt::format("sums over shards make buffers equal themselves: "
+        fmt::format("sums over shards already make buffers equal: "
                     "ddp.broadcast_buffers_each_forward must be "
                     "false. {}",
                     remedy));

@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-/// This thread is within backward(loss, weight) of any DistributedDataParallel.
+/// Whether this thread is within backward(loss, weight) of any DistributedDataParallel.
 thread_local constinit bool in_weighted_pass = false;
 
 /// Parameters that require a gradient.
@@ -35,7 +35,7 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
   return trained;
 }
 
-/// A module without tensors is on the host.
+/// A module without tensors counts as on the host.
 Device device_of(const nn::Module& module) {
   const auto parameters = module.parameters();
   return parameters.empty() ? Device{} : parameters.front().data().device();
@@ -48,7 +48,7 @@ Tensor gradient_of_scaled(const Tensor& loss, double weight, const Tensor& loss_
   return factor.to(loss.dtype()).reshape(loss.shape());
 }
 
-/// What all ranks must have alike, beside the model's tensors.
+/// Everything that must be equal on all ranks, apart from the model's tensors.
 std::string settings_of(nn::Module& module, const DdpOptions& options, const CommHook* hook) {
   const auto layers = nn::batch_norms_of(module);
   return fmt::format(
@@ -90,11 +90,11 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 void DistributedDataParallel::expect_frozen_unreached() const {
   for (const auto& [name, variable] : frozen_) {
     if (!variable.awaits_gradient()) continue;
-    throw Error(fmt::format(
-        "DistributedDataParallel: parameter '{}' is trained, but was frozen at construction, so "
-        "its gradient is not summed over the ranks. Construct DistributedDataParallel while the "
-        "parameter is trained; it may be frozen afterwards.",
-        name));
+    throw Error(
+        fmt::format("DistributedDataParallel: parameter '{}' is trained, but was frozen at "
+                    "construction, so its gradient is not summed over the ranks. Freeze it only "
+                    "after constructing DistributedDataParallel.",
+                    name));
   }
 }
 
@@ -124,8 +124,8 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
     for (std::int64_t i = 0; i < sum_->parts(); ++i) body(first + i);
     if (sums_ != sums_before + 1 || !sum_->at_first_part()) {
       throw Error(
-          "the body of for_each_shard() is to call backward() once for every shard, not counting "
-          "calls within no_sync(); for a shard without samples it is backward({}, 0.0)");
+          "the body of for_each_shard() must call backward() once for every shard, not counting "
+          "calls within no_sync(); for a shard without samples call backward({}, 0.0)");
     }
   } catch (...) {
     if (sum_->give_up_parts()) state_ = before;
@@ -164,9 +164,8 @@ void DistributedDataParallel::backward(const Variable& loss, double weight,
   }
   try {
     if (loss.data().numel() != 1) {
-      throw Error(
-          "DistributedDataParallel: backward() starts from a loss of one element, not from " +
-          describe(loss.data()));
+      throw Error("DistributedDataParallel: backward() needs a loss of one element, not " +
+                  describe(loss.data()));
     }
     PassOptions pass{.roots = std::span(&loss, 1), .seed = weight, .observer = this};
     Tensor gradient;
@@ -301,10 +300,11 @@ void DistributedDataParallel::finish_sum() {
 void DistributedDataParallel::warn_of_own_gradients() {
   if (group_->size() == 1 || group_->rank() != 0 || std::exchange(has_warned_, true)) return;
   log(LogLevel::warning,
-      "a backward pass came to parameters of a DistributedDataParallel whose forward() has not run "
-      "since its last sum over ranks: this pass leaves each rank its own gradients. Call forward() "
-      "of the DistributedDataParallel, not of its module, before each backward pass; of two losses "
-      "that share one forward(), make one pass from their sum.");
+      "a backward pass reached parameters of a DistributedDataParallel whose forward() has not run "
+      "since its last sum over ranks: each rank keeps its own gradients of this pass. Call "
+      "forward() "
+      "of the DistributedDataParallel, not of its module, before each backward pass; for two "
+      "losses that share one forward(), make one pass from their sum.");
 }
 
 std::vector<std::string> DistributedDataParallel::never_used() const {
@@ -343,15 +343,15 @@ void DistributedDataParallel::broadcast_buffers_from(int root) {
 void DistributedDataParallel::expect_joinable() const {
   if (broadcasts_buffers_ && !buffers_.empty()) {
     throw Error(
-        "Join: with DdpOptions::broadcast_buffers_each_forward rank 0's buffers would go to all "
-        "ranks also when it has run out of inputs and updates them no more. Leave the option out: "
-        "Join::finish() gives all ranks the buffers of one that had the most inputs.");
+        "Join: DdpOptions::broadcast_buffers_each_forward would broadcast rank 0's buffers even "
+        "after it has run out of inputs and no longer updates them. Leave the option out: "
+        "Join::finish() gives all ranks the buffers of a rank with the most inputs.");
   }
   if (!module_->forward_is_collective()) return;
   throw Error(
-      "Join: the model's forward is collective in training (SyncBatchNorm), and a rank that has "
-      "run out of inputs makes none. Let it run forward on a batch of 0 samples and call "
-      "backward(sum(output), 0.0) instead, or leave SyncBatchNorm out.");
+      "Join: the model's forward is collective in training (SyncBatchNorm), but a rank without "
+      "inputs runs no forward. Run forward on a batch of 0 samples there and call "
+      "backward(sum(output), 0.0), or leave out SyncBatchNorm.");
 }
 
 void DistributedDataParallel::shadow() {

@@ -14,7 +14,7 @@ std::unique_ptr<GradientSum> make_gradient_sum(std::shared_ptr<ProcessGroup> gro
     if (!hook) hook = make_comm_hook(options);
     return std::make_unique<GradientSum>(std::move(group), std::move(hook));
   }
-  if (hook) throw InputError("sums over shards do not take a communication hook of one's own");
+  if (hook) throw InputError("sums over shards do not support a communication hook of your own");
   return std::make_unique<ShardedGradientSum>(std::move(group), options.shards, std::move(buffers),
                                               device);
 }

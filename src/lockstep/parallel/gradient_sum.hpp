@@ -12,10 +12,10 @@ namespace lockstep {
 
 struct DdpOptions;
 
-/// How DistributedDataParallel sums the gradients of a batch. The batch is a number of parts, each
-/// of which has a backward pass; every rank has as many. Here a rank has one part, and the sum is
-/// over ranks, bucket by bucket. ShardedGradientSum has several parts a rank: it keeps the
-/// gradients of all but the rank's last, and sums over parts.
+/// Sums the gradients of a batch for DistributedDataParallel. A batch has a number of parts, each
+/// with a backward pass; every rank has the same number. Here a rank has one part, and the sum is
+/// over ranks, bucket by bucket. ShardedGradientSum has several parts per rank: it keeps the
+/// gradients of all but the rank's last part, and sums over parts.
 class GradientSum {
  public:
   GradientSum(std::shared_ptr<ProcessGroup> group, std::shared_ptr<CommHook> hook)
@@ -24,33 +24,33 @@ class GradientSum {
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;
 
-  /// Once, before everything else. `observer` is told of passes that reach the parameters.
-  /// Collective.
+  /// Called once, before everything else. `observer` is notified of passes that reach the
+  /// parameters. Collective.
   virtual void prepare(std::vector<Bucket> buckets, PassObserver* observer) {
     reducer_ = std::make_unique<Reducer>(group_, std::move(buckets), std::move(hook_), observer);
   }
   [[nodiscard]] Reducer& reducer() const noexcept { return *reducer_; }
 
-  /// Parts of this rank; they are numbered over all ranks from its first_part().
+  /// Number of this rank's parts, numbered over all ranks from its first_part().
   [[nodiscard]] virtual std::int64_t parts() const noexcept { return 1; }
   [[nodiscard]] virtual std::int64_t first_part() const noexcept { return group_->rank(); }
-  /// The share of a part in the sum, where all weigh the same.
+  /// The weight of a part in the sum if all weigh the same.
   [[nodiscard]] virtual double equal_share() const {
     return reducer_->comm_hook().weight_factor() / group_->size();
   }
-  /// No part of the step is complete.
+  /// Whether no part of the step is complete.
   [[nodiscard]] virtual bool at_first_part() const noexcept { return true; }
-  /// The gradients of the current part are kept here after its pass, for keep_part(). Else they
-  /// are the parameters', and finish() sums.
+  /// Whether the gradients of the current part are kept here after its pass, for keep_part().
+  /// Otherwise they are the parameters', and finish() sums them.
   [[nodiscard]] virtual bool keeps_part() const noexcept { return false; }
-  /// Throws Error where gradients in the context of a dist_autograd cannot be summed.
+  /// Throws Error if gradients in the context of a dist_autograd cannot be summed.
   virtual void expect_context() const {}
 
-  /// Forward of the current part begins, in training.
+  /// The forward pass of the current part begins, in training.
   virtual void forward_begins() {}
-  /// A pass of the current part begins, which is part of the sum; arguments as in
-  /// PassObserver::pass_begins, `weighted` if the seed has the part's share in it. Returns what
-  /// takes its gradients, or null: the parameters do.
+  /// A pass of the current part begins that belongs to the sum. Arguments as in
+  /// PassObserver::pass_begins; `weighted` if the seed includes the part's weight. Returns the
+  /// object that takes its gradients, or null: the parameters do.
   [[nodiscard]] virtual GradSink* pass_begins(std::span<const Variable> /*roots*/,
                                               std::span<const Tensor> /*gradients*/,
                                               double /*seed*/, bool /*weighted*/) {
@@ -58,7 +58,8 @@ class GradientSum {
   }
   /// Multiplies the gradients of the current part.
   virtual void scale_part(double factor) { reducer_->scale_held(factor); }
-  /// The current part, which keeps_part(), is complete; its gradients count `factor` times.
+  /// The current part, for which keeps_part() is true, is complete; its gradients are multiplied by
+  /// `factor`.
   virtual void keep_part(double /*factor*/) {}
   /// Its pass has failed.
   virtual void forget_part() noexcept {}
@@ -66,7 +67,7 @@ class GradientSum {
   virtual void finish() { reducer_->finish(); }
   /// The step has failed. Local.
   virtual void give_up() { reducer_->give_up(); }
-  /// Between two parts something else has failed. True if the step ends with it. Local.
+  /// Another failure between two parts. True if the step ends with it. Local.
   [[nodiscard]] virtual bool give_up_parts() { return false; }
   virtual void zero_grad() { reducer_->zero_grad(); }
   [[nodiscard]] virtual GradientSumStats stats() const noexcept { return reducer_->stats(); }
@@ -76,13 +77,13 @@ class GradientSum {
 
  private:
   std::shared_ptr<ProcessGroup> group_;
-  std::shared_ptr<CommHook> hook_;  ///< until prepare()
+  std::shared_ptr<CommHook> hook_;  ///< null until prepare()
   std::unique_ptr<Reducer> reducer_;
 };
 
-/// Over ranks, by `hook`, or if it is null by that of the options; with DdpOptions::shards over
-/// these. `buffers` are the model's, which lies on `device`. Throws InputError for shards with a
-/// hook of the caller's, and where ShardTree::of_rank does. Collective.
+/// A sum over ranks by `hook`, or by the options' hook if it is null; with DdpOptions::shards a sum
+/// over shards. `buffers` are the model's, which is on `device`. Throws InputError for shards with
+/// a hook of the caller's, and as ShardTree::of_rank does. Collective.
 [[nodiscard]] std::unique_ptr<GradientSum> make_gradient_sum(std::shared_ptr<ProcessGroup> group,
                                                              const DdpOptions& options,
                                                              std::shared_ptr<CommHook> hook,

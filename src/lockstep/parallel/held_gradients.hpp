@@ -6,24 +6,23 @@
 
 namespace lockstep {
 
-/// Gradients that are held outside the buckets while a sum is made there, and added to it
-/// afterwards.
+/// Holds gradients outside the buckets while a sum is made there, and adds them afterwards.
 class HeldGradients {
  public:
-  /// Moves the parameters' gradients out of the buckets' memory. They stay the parameters': their
-  /// zero_grad() forgets them.
+  /// Moves the parameters' gradients out of the buckets' memory. They still belong to the
+  /// parameters: zero_grad() drops them.
   void move_out(std::span<const Bucket> buckets);
-  /// Parameters have the buckets' memory again, and no gradient.
+  /// Gives the parameters the buckets' memory again, without a gradient.
   void restore_buckets();
-  /// Adds what was taken, and not forgotten, to the gradients in the buckets.
+  /// Adds the gradients taken, unless dropped, to those in the buckets.
   void add_back();
   void forget() noexcept;
 
  private:
   struct Held {
     Variable parameter;
-    Tensor in_bucket;  ///< undefined once the parameter has it again
-    Tensor gradient;   ///< undefined: forgotten
+    Tensor in_bucket;  ///< undefined once the parameter has its gradient again
+    Tensor gradient;   ///< undefined: dropped
   };
   std::vector<Held> held_;
 };

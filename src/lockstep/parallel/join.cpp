@@ -50,8 +50,8 @@ void Join::throw_for_exhausted(bool active) {
     ++rank;
   }
   throw Error(fmt::format(
-      "uneven inputs: {} of {} {} none for this iteration, others do. Give all ranks equally many "
-      "batches, or make the Join without throw_on_early_termination.",
+      "uneven inputs: {} of {} {} none for this iteration, but others do. Give all ranks the same "
+      "number of batches, or make the Join without throw_on_early_termination.",
       ranks_in_words(exhausted), group().size(), exhausted.size() == 1 ? "has" : "have"));
 }
 

@@ -28,10 +28,9 @@ PeriodicModelAverager::PeriodicModelAverager(std::vector<Tensor> values,
       period_(period),
       warmup_steps_(warmup_steps) {
   if (period >= 1 && warmup_steps >= 0) return;
-  throw InputError(
-      fmt::format("a model is averaged every period-th step, period at least 1 and not {}, after "
-                  "warmup_steps, at least 0 and not {}",
-                  period, warmup_steps));
+  throw InputError(fmt::format(
+      "a PeriodicModelAverager needs period >= 1, not {}, and warmup_steps >= 0, not {}", period,
+      warmup_steps));
 }
 
 bool PeriodicModelAverager::average_parameters() {

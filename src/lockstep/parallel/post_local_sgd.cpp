@@ -11,7 +11,7 @@ namespace lockstep {
 PostLocalSgdHook::PostLocalSgdHook(std::shared_ptr<ProcessGroup> subgroup, std::int64_t start_step)
     : subgroup_(std::move(subgroup)), start_step_(start_step) {
   if (start_step >= 0) return;
-  throw InputError(fmt::format("post-local SGD starts at step 0 or later, not {}", start_step));
+  throw InputError(fmt::format("post-local SGD must start at step 0 or later, not {}", start_step));
 }
 
 std::string PostLocalSgdHook::name() const {

@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-/// Post-local SGD (Lin et al. 2018, arXiv:1808.07217): gradients are summed over all ranks in the
-/// first `start_step` steps, and over this rank's subgroup afterwards; then the parameters have to
-/// be averaged over all ranks, by a PeriodicModelAverager with as many warm-up steps. In a subgroup
-/// of m of n ranks weights count n / m times, so that their sum is 1 there too if all are equal.
-/// And if they are not: one step of SGD and an average over all ranks give exactly the step of the
-/// gradient of the global batch.
+/// Post-local SGD (Lin et al. 2018, arXiv:1808.07217). Gradients are summed over all ranks in the
+/// first `start_step` steps, and over this rank's subgroup afterwards. From then on a
+/// PeriodicModelAverager with as many warm-up steps must average the parameters over all ranks. In
+/// a subgroup of m of n ranks weights are multiplied by n / m, so that equal weights sum to 1 there
+/// too. With unequal weights, one step of SGD and an average over all ranks still give exactly the
+/// step of the global batch's gradient.
 class PostLocalSgdHook final : public CommHook {
  public:
   /// Without a subgroup each rank keeps its own gradients. Throws InputError for a negative step.

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// Of the random numbers: the same on all ranks and in all runs.
+/// Seed of the random numbers: the same on all ranks and in all runs.
 constexpr std::uint64_t power_sgd_seed = 0x506F776572534744U;
 
 Shape as_matrix(const Shape& shape) {
@@ -24,7 +24,7 @@ Shape as_matrix(const Shape& shape) {
   return {rows, rows > 0 ? shape.numel() / rows : 0};
 }
 
-/// Takes one tensor after the other from a flat one.
+/// Takes consecutive tensors from a flat one.
 class Cutter {
  public:
   explicit Cutter(Tensor flat) : flat_(std::move(flat)) {}
@@ -46,8 +46,8 @@ PowerSgdHook::PowerSgdHook(const PowerSgdOptions& options) : options_(options) {
     return;
   }
   throw InputError(fmt::format(
-      "PowerSGD takes a rank of at least 1, a start step of at least 0 and a "
-      "compression rate above 0, not {}, {} and {}",
+      "PowerSGD needs a rank of at least 1, a start step of at least 0 and a compression rate "
+      "above 0, not {}, {} and {}",
       options.matrix_approximation_rank, options.start_step, options.min_compression_rate));
 }
 
@@ -58,7 +58,7 @@ std::string PowerSgdHook::name() const {
       options_.use_error_feedback ? "with" : "without", options_.warm_start ? "warm" : "random");
 }
 
-/// 0 if it is not worth it.
+/// 0 if compression does not pay.
 std::int64_t PowerSgdHook::rank_for(const Variable& parameter) const {
   if (parameter.shape().dims() < 2) return 0;
   const Shape matrix = as_matrix(parameter.shape());
@@ -117,7 +117,7 @@ void PowerSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets)
   }
 }
 
-// Sums of gradients are no part of what an Autocast computes in 16 bits: hence the guards.
+// Guards, because an Autocast must not compute sums of gradients in 16 bits.
 Work PowerSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t index) {
   const PrecisionGuard full(Precision::f32);
   const Parts& parts = parts_[index];
@@ -161,9 +161,10 @@ void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
   for (const auto& [gradient, sent] : parts.rest) gradient.copy_from(sent);
   for (const Matrix& m : parts.matrices) {
     const auto at = static_cast<std::int64_t>(m.parameter);
-    if (parts.notes.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
-    matmul_backward_b(m.q, m.p, false, m.gradient);             // P Q^T
-    if (!all_finite(m.gradient)) {  // on all ranks, which leave this step out: nothing of it stays
+    if (parts.notes.slice(at, at + 1).item() == 0.0)
+      continue;                                      // kept until the parameter has a gradient
+    matmul_backward_b(m.q, m.p, false, m.gradient);  // P Q^T
+    if (!all_finite(m.gradient)) {  // on all ranks, which skip this step: nothing of it stays
       m.q.zero();
       if (m.error.defined()) m.error.zero();
     } else if (m.error.defined()) {
@@ -201,14 +202,13 @@ std::string PowerSgdHook::load_state_dict(std::span<const nn::NamedParameter> tr
   if (state.size() != own.size() || !std::ranges::all_of(own, fits)) {
     for (const auto& entry : own) entry.tensor.zero();
     if (step() <= options_.start_step && state.size() == 0) return {};
-    return fmt::format(
-        "PowerSGD begins anew, with errors of zero: what was saved is not the state of {}.",
-        name());
+    return fmt::format("PowerSGD restarts with errors of zero: the saved state does not fit {}.",
+                       name());
   }
   std::int64_t ranks_then = world_size_;
   for (const auto& entry : own) {
     const auto& [name, saved, placement] = *state.find(entry.name);
-    if (saved.data() == entry.tensor.data()) continue;  // it was read into its place
+    if (saved.data() == entry.tensor.data()) continue;  // it was read into place
     if (!entry.placement.sharded) {
       entry.tensor.copy_from(saved);
       continue;
@@ -228,8 +228,8 @@ std::string PowerSgdHook::load_state_dict(std::span<const nn::NamedParameter> tr
   }
   if (ranks_then == world_size_) return {};
   return fmt::format(
-      "PowerSGD's errors were kept by {} ranks, and {} take them over: their sum is the same, "
-      "but not the bits of the steps to come.",
+      "PowerSGD's errors were saved by {} ranks and are restored on {}: their sum is the same, but "
+      "later steps have other bits.",
       ranks_then, world_size_);
 }
 

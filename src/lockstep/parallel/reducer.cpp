@@ -51,7 +51,7 @@ void Reducer::scale_held(double factor) const {
 }
 
 void Reducer::begin(double factor, bool at_end) {
-  for (Work& work : works_) {  // of a backward that failed: its sums may still be read
+  for (Work& work : works_) {  // left by a failed backward: its sums may still be read
     work.wait();
     work = {};
   }
@@ -78,7 +78,7 @@ void Reducer::gradient_is_final(std::size_t bucket) {
     if (is_first_sum_) readiness_.push_back(bucket);
     launch_ready_buckets();
   }
-  // Progress for all operations in flight: MPI may move bytes only inside its calls.
+  // Makes progress in all operations: MPI may move bytes only inside its calls.
   if (completed_ < launched_ && works_[order_[completed_]].test()) ++completed_;
 }
 
@@ -113,7 +113,8 @@ bool Reducer::zero_missing_gradients(const Bucket& bucket) {
 void Reducer::read_notes(std::size_t index) {
   const Bucket& bucket = buckets_[index];
   const bool is_here = bucket.gradients.device() == Device{};
-  if (!is_here && misses_any_[index] == 0) {  // who brings all need not ask a device for the rest
+  if (!is_here &&
+      misses_any_[index] == 0) {  // a rank with all gradients need not ask a device for the rest
     if (hook_->sums_over_all()) std::ranges::fill(used_[index], char{1});
     return;
   }
@@ -143,7 +144,8 @@ void Reducer::exchange_answers() {
   const Tensor note = last.note(last.parameters.size());
   if (answers_.defined() && answers_.dtype() == note.dtype()) {
     answers_.copy_from(note,
-                       true);  // kept, as what is freed is not there again before the device is
+                       true);  // kept, because freed memory becomes available only after the device
+                               // has done its work
   } else {
     answers_ = note.to(Device{}, true);
   }

@@ -22,7 +22,7 @@ std::uint64_t hash_of(const Tensor& tensor) {
   return hash64(host.data(), host.bytes());
 }
 
-/// What more than half of them are.
+/// The value that more than half of them have.
 std::optional<std::uint64_t> majority(std::span<const std::uint64_t> values) {
   for (const std::uint64_t value : values) {
     if (2 * std::ranges::count(values, value) > std::ssize(values)) return value;
@@ -52,7 +52,8 @@ std::string sentence(const ReplicaDifference& found, std::size_t tensors,
                                               found.differ, tensors, found.first);
   const std::string who = named(found.ranks, hosts);
   if (!found.has_majority) {
-    return fmt::format("{} have different bits {}; no majority tells whose are right", who, where);
+    return fmt::format("{} have different bits {}; there is no majority to show which are right",
+                       who, where);
   }
   const std::size_t others = hosts.size() - found.ranks.size();
   return fmt::format("{} {} other bits than the other {} rank{} {}", who,

@@ -11,28 +11,28 @@
 
 namespace lockstep {
 
-/// In what the ranks' copies of a state differ; the same on every rank.
+/// Differences between the ranks' copies of a state; the same on every rank.
 struct ReplicaDifference {
-  std::string first;         ///< name of the first tensor that differs
-  std::size_t differ = 0;    ///< how many do, of ReplicaCheck's
-  std::vector<int> ranks;    ///< which deviate from the majority, in any of them; else all ranks
-  bool has_majority = true;  ///< of each of them more than half of the ranks have the same bits
+  std::string first;       ///< name of the first tensor that differs
+  std::size_t differ = 0;  ///< number of ReplicaCheck's tensors that differ
+  std::vector<int> ranks;  ///< ranks that deviate from the majority in any of them; else all ranks
+  bool has_majority = true;  ///< for each tensor more than half of the ranks have the same bits
   /// "rank 2 (node7) has other bits than the other 3 ranks in conv1.weight"
   std::string text;
 };
 
 /// Compares the ranks' copies of a state that DistributedDataParallel keeps equal, bit by bit:
-/// parameters and an optimizer's state, not the running statistics of BatchNorm, which are each
-/// rank's own between two broadcasts. What differs was changed by a fault of memory, processor or
-/// link, or by a program that updated one rank's copy only; every later gradient is then a mixture.
+/// parameters and an optimizer's state, but not the running statistics of BatchNorm, which differ
+/// between two broadcasts. A difference comes from a fault of memory, processor or link, or from a
+/// program that updated one rank's copy only; every later gradient then mixes different models.
 class ReplicaCheck {
  public:
-  /// `state`: handles of what is compared; names, dtypes and shapes as on the other ranks.
+  /// `state`: handles of the compared tensors; names, dtypes and shapes are the same on all ranks.
   ReplicaCheck(std::shared_ptr<ProcessGroup> group, StateDict state);
 
-  /// Reads the state once (XXH3) and gathers 8 bytes a rank; allocates nothing for a state on the
-  /// host whose copies are equal. Otherwise gathers 8 bytes a tensor more. Two states that differ
-  /// pass with probability 2^-64. Collective.
+  /// Reads the state once (XXH3) and gathers 8 bytes per rank; allocates nothing for equal copies
+  /// on the host. On a difference gathers 8 more bytes per tensor. Two different states pass with
+  /// probability 2^-64. Collective.
   [[nodiscard]] std::optional<ReplicaDifference> compare();
 
  private:
@@ -41,8 +41,8 @@ class ReplicaCheck {
 
   std::shared_ptr<ProcessGroup> group_;
   StateDict state_;
-  std::vector<std::uint64_t> hashes_;  ///< one a tensor
-  Tensor digest_, digests_;            ///< of hashes_: this rank's, every rank's
+  std::vector<std::uint64_t> hashes_;  ///< one per tensor
+  Tensor digest_, digests_;            ///< this rank's and every rank's hash of hashes_
 };
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Ranks have devices of one kind; the host's is not said.
+/// Ranks have devices of one kind; the host is not mentioned.
 std::string kind_of_device(const Tensor& tensor) {
   const DeviceType type = tensor.device().type;
   return type == DeviceType::host ? "" : fmt::format(" on {}", name_of(type));
@@ -31,7 +31,7 @@ void expect_one_device(const nn::Module& module) {
   }
 }
 
-/// One line an entry, so that the first differing line is the sentence to show.
+/// One line per entry, so that the first differing line is the sentence to show.
 std::string manifest_of(const nn::Module& module, const std::string& settings) {
   std::set<std::string> trained;
   for (const auto& [name, variable] : module.named_parameters()) {

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// The part of `memory` at the place of `part` in `whole`.
+/// The part of `memory` that corresponds to `part` in `whole`.
 Tensor same_place(const Tensor& part, const Tensor& whole, const Tensor& memory) {
   return Tensor::over(memory.storage(),
                       memory.offset_bytes() + part.offset_bytes() - whole.offset_bytes(),

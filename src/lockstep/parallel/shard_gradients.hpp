@@ -22,23 +22,23 @@ class ShardHook final : public CommHook {
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
   void finish(const Bucket& bucket, std::size_t index) override;
 
-  /// ShardSum::place_of, of each bucket.
+  /// ShardSum::place_of, for each bucket.
   [[nodiscard]] std::vector<Tensor> places_of(std::int64_t shard) const;
-  /// The gradients, of each bucket, of this rank's next shard, which is not its last. Local.
+  /// Keeps the gradients, of each bucket, of this rank's next shard, which is not its last. Local.
   void keep(std::span<const Tensor> gradients);
-  /// Forgets what was kept. Local.
+  /// Drops the kept gradients. Local.
   void forget() noexcept;
 
  private:
   ShardTree tree_;
   ProcessGroup* group_ = nullptr;
-  std::vector<std::unique_ptr<ShardSum>> sums_;  ///< of each bucket
+  std::vector<std::unique_ptr<ShardSum>> sums_;  ///< per bucket
 };
 
 /// Takes the gradients of a shard that is not its rank's last, in place of the parameters.
 class ShardGradients final : public GradSink {
  public:
-  /// memory[i] is like buckets[i].gradients, with zeros; or those themselves.
+  /// memory[i] is a zeroed tensor like buckets[i].gradients, or these gradients themselves.
   ShardGradients(std::span<const Bucket> buckets, std::vector<Tensor> memory);
 
   [[nodiscard]] bool takes(const Variable& leaf) const override { return find(leaf) != nullptr; }
@@ -47,8 +47,8 @@ class ShardGradients final : public GradSink {
   void forget() noexcept;
   /// Multiplies the gradients, if there are any.
   void scale(double factor) const;
-  /// Of each bucket, for ShardHook::keep. A parameter without a gradient counts as zero and as not
-  /// used; the answer to what is asked along is no.
+  /// Per bucket, for ShardHook::keep. A parameter without a gradient is zero and unused; the answer
+  /// to ask_along is no.
   [[nodiscard]] const std::vector<Tensor>& complete();
 
  private:
@@ -60,7 +60,7 @@ class ShardGradients final : public GradSink {
   [[nodiscard]] const Place* find(const Variable& leaf) const;
 
   std::vector<Place> places_;    ///< by address of the variable's record
-  std::vector<Tensor> answers_;  ///< of each bucket: given with the rank's last shard only
+  std::vector<Tensor> answers_;  ///< per bucket: passed only with the rank's last shard
   std::vector<Tensor> memory_;
 };
 

@@ -22,7 +22,7 @@ std::string divisors(std::int64_t n) {
   return text;
 }
 
-/// The nodes that a rank's shards add up to, and how many sums it keeps at most, without the
+/// The tree nodes that a rank's shards add up to, and its largest number of kept sums, without the
 /// newest.
 struct OwnNodes {
   std::vector<ShardRange> nodes;
@@ -41,8 +41,8 @@ OwnNodes nodes_of(const ShardTree& tree, ShardRange own) {
   return found;
 }
 
-/// The sum of `node` is in row `row` of rows[n, elements]: pushes it and makes the additions. The
-/// sums on the stack are in the first rows, the topmost last.
+/// Pushes the sum of `node`, in row `row` of rows[n, elements], and makes the additions. The sums
+/// on the stack are in the first rows, the topmost last.
 void add_to_stack(ShardStack& stack, ShardRange node, const Tensor& rows, std::int64_t row) {
   const auto sum = [&](std::int64_t at) { return rows.slice(at, at + 1); };
   const int additions = stack.push(node);
@@ -119,7 +119,7 @@ ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor valu
   }
   const std::int64_t most_kept = nodes_of(tree, own_).most_kept;
   for (std::int64_t i = 0; i < most_kept; ++i) kept_.push_back(like_value(value_.shape()));
-  by_all_reduce_ = group.size() <= 2 && most_nodes == 1;  // a + b has one order
+  by_all_reduce_ = group.size() <= 2 && most_nodes == 1;  // a + b needs no fixed order
   if (by_all_reduce_) return;
   const auto ranks = static_cast<std::int64_t>(group.size());
   const std::int64_t part = (value_.numel() + ranks - 1) / ranks;
@@ -142,7 +142,7 @@ const Tensor& ShardSum::place_of(std::int64_t shard) const {
 void ShardSum::add_to_kept(const Tensor& value, bool last) {
   const std::int64_t shard = next_++;
   const int additions = stack_.push({shard, shard + 1});
-  auto top = kept_.begin() + stack_.height() - 1;  // the newest node's, unless it is in value_
+  auto top = kept_.begin() + stack_.height() - 1;  // the newest node's sum, unless it is in value_
   if (last) {
     // Sums are written to `value`: a + b = b + a.
     for (int i = additions; i > 0; --i) add_scaled(top[i - 1], 1.0, value);

@@ -88,7 +88,7 @@ void ShardBuffers::finish(ProcessGroup& group) {
   loss_ = numbers_.slice(1, 2);
   in_step_ = false;
   const Tensor shards = numbers_.slice(0, 1);
-  // Only a rank without samples has to ask whether any shard has some.
+  // Only a rank without samples must ask whether any shard has some.
   if (!std::exchange(had_samples_, false) && shards.item() == 0.0) return;
   if (!buffers_.empty()) sum_.slice(2, sum_.numel()) /= shards;
   for (std::size_t i = 0; i < buffers_.size(); ++i) convert(places_[i], buffers_[i]);
@@ -127,8 +127,8 @@ void ShardedGradientSum::prepare(std::vector<Bucket> buckets, PassObserver* obse
 
 void ShardedGradientSum::expect_context() const {
   throw Error(
-      "DistributedDataParallel: with DdpOptions::shards gradients are not summed in a context of "
-      "dist_autograd: call backward(loss, weight)");
+      "DistributedDataParallel: with DdpOptions::shards gradients in a context of dist_autograd "
+      "are not summed: call backward(loss, weight)");
 }
 
 GradSink* ShardedGradientSum::pass_begins(std::span<const Variable> roots,

@@ -10,30 +10,30 @@
 
 namespace lockstep {
 
-/// What a step leaves beside gradients, the same whatever ranks hold the shards: the loss, and the
-/// module's buffers. Each shard's forward starts from the buffers at the step's beginning. The step
-/// leaves the mean of the buffers over the shards with samples: so BatchNorm's running statistics
-/// move by the mean of the shards' statistics.
+/// A step's results beside gradients, independent of the ranks that hold the shards: the loss, and
+/// the module's buffers. Each shard's forward starts from the buffers at the step's beginning. The
+/// step ends with the mean of the buffers over the shards with samples, so BatchNorm's running
+/// statistics move by the mean of the shards' statistics.
 class ShardBuffers {
  public:
-  /// `buffers` are on one device, the model's. Collective, as memory of the group is taken. The
-  /// host waits for none of what follows.
+  /// `buffers` are on one device, the model's. Collective, since memory of the group is allocated.
+  /// The host waits for none of the following operations.
   ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers,
                Device device);
 
-  /// Before each forward: the first one of a step takes a copy of the buffers. Local.
+  /// Call before each forward: the first one of a step copies the buffers. Local.
   void forward_begins();
-  /// The current shard has samples, and this part in the loss over the batch, f64 [1]. Local.
+  /// The current shard has samples; its part of the loss over the batch is f64 [1]. Local.
   void add_loss(const Tensor& part);
   /// The current shard is complete, and not this rank's last. Local.
   void keep();
-  /// This rank's last shard is complete: returns when loss and buffers are there, the same bits on
+  /// This rank's last shard is complete: returns when loss and buffers are final, the same bits on
   /// all ranks. Collective.
   void finish(ProcessGroup& group);
-  /// The step has failed: buffers are as at its beginning. Local.
+  /// The step has failed: restores the buffers of its beginning. Local.
   void forget();
 
-  /// Of the last step, f64 [1], if there was one.
+  /// Loss of the last step, f64 [1], if there was one.
   [[nodiscard]] const Tensor& loss() const noexcept { return loss_; }
 
  private:
@@ -43,7 +43,7 @@ class ShardBuffers {
   std::vector<Tensor> buffers_, before_;  ///< now; at the step's beginning
   Tensor sum_;                            ///< f64: shards with samples, loss, the buffers' elements
   Tensor numbers_;                        ///< its first two
-  std::vector<Tensor> places_;            ///< of the buffers in it
+  std::vector<Tensor> places_;            ///< places of the buffers in it
   std::unique_ptr<ShardSum> over_shards_;
   bool in_step_ = false;
   bool has_samples_ = false;  ///< the current shard
@@ -52,13 +52,13 @@ class ShardBuffers {
   Tensor loss_;
 };
 
-/// The sum over the shards of a batch, in one order whatever ranks hold them. A rank computes its
-/// shards one after the other. What the parameters had before the step is held aside meanwhile, and
-/// added at its end.
+/// Sums over the shards of a batch, in one order whatever ranks hold them. A rank computes its
+/// shards one after the other. The parameters' earlier gradients are held aside meanwhile, and
+/// added at the end.
 class ShardedGradientSum final : public GradientSum {
  public:
-  /// `buffers` are the model's, which lies on `device`. Throws InputError if the group's ranks
-  /// cannot hold `shards`. Collective.
+  /// `buffers` are the model's, which is on `device`. Throws InputError if the group's ranks cannot
+  /// hold `shards`. Collective.
   ShardedGradientSum(std::shared_ptr<ProcessGroup> group, std::int64_t shards,
                      std::vector<Tensor> buffers, Device device);
 
@@ -95,10 +95,10 @@ class ShardedGradientSum final : public GradientSum {
 
   ShardTree tree_;
   ShardRange own_;
-  std::int64_t next_;  ///< of them: the current one, or that of the next pass
+  std::int64_t next_;  ///< the current shard, or that of the next pass
   std::shared_ptr<ShardHook> hook_;
   ShardBuffers buffers_;
-  std::vector<ShardGradients> kept_;  ///< of this rank's shards but the last
+  std::vector<ShardGradients> kept_;  ///< this rank's shards but the last
   HeldGradients held_;
   bool is_held_aside_ = false;
 };

@@ -32,12 +32,13 @@ class GroupExchange final : public StatisticsExchange {
   }
 
  private:
-  /// A copy in memory that the ranks of a machine share: others pass messages. On a device t
-  /// itself.
+  /// A copy in memory shared by the ranks of a machine; across machines messages are used. On a
+  /// device t itself.
   [[nodiscard]] Tensor in_shared_buffer(const Tensor& t) const {
     if (t.device().type != DeviceType::host) return t;
     const auto bytes = static_cast<std::int64_t>(t.bytes());
-    if (!memory_.defined() || memory_.numel() < bytes) {  // on all ranks: they call alike
+    if (!memory_.defined() ||
+        memory_.numel() < bytes) {  // the same on all ranks, so all take this branch
       memory_ = memory_to_reduce(*group_, {bytes}, DType::u8, t.device());
     }
     Tensor copy = Tensor::over(memory_.storage(), memory_.offset_bytes(), t.shape(), t.dtype());

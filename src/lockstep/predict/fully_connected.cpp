@@ -8,15 +8,15 @@
 namespace lockstep {
 namespace {
 
-// A class derived from a layer may do something else: only the layers themselves count.
+// A class derived from a layer may compute something else, so exact types are compared.
 template <class Layer>
 const Layer* as(const nn::Module& module) {
   return typeid(module) == typeid(Layer) ? static_cast<const Layer*>(&module) : nullptr;
 }
 
-/// Appends what `module` computes; false if that is something else.
+/// Appends the layers of `module`; false if it has any other layer.
 bool append(const nn::Module& module, FullyConnected& network) {
-  if (network.log_softmax) return false;  // nothing may be behind it
+  if (network.log_softmax) return false;  // no layer may follow it
   if (as<nn::Sequential>(module)) {
     for (const auto& [name, child] : module.children())
       if (!append(*child, network)) return false;

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The layers of a model that is nothing but Linear and ReLU in a row, with Flatten in front,
-/// Dropout between, and at most a LogSoftmax over the last dimension behind; nothing for others.
+/// The layers of a sequential model of Linear and ReLU only, with optional Flatten in front,
+/// Dropout between, and a LogSoftmax over the last dimension at the end; nothing for other models.
 struct FullyConnected {
   std::vector<PackedMlp::Layer> layers;
   bool flattens = false;  ///< a sample is one row, whatever its shape

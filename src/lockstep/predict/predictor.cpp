@@ -26,14 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Samples that go through a model together, so that its activations stay small, and through a
-/// PackedMlp, so that they stay in cache.
+/// Samples per forward pass, so that a model's activations stay small, and those of a PackedMlp
+/// stay in cache.
 constexpr std::int64_t samples_at_a_time = 128, packed_samples_at_a_time = 48;
 /// Weights of a fully connected network that PackedMlp is better at
 /// (docs/design/kernels.md).
 constexpr std::int64_t most_packed_bytes = std::int64_t{4} << 20U;
 
-/// One number an element: of those of all elements, or of the channels.
+/// Expands one number for all elements, or one per channel, to one per element.
 std::vector<float> a_number_an_element(const std::vector<double>& values, const Shape& shape) {
   const std::int64_t elements = shape.numel(), count = std::ssize(values);
   std::vector<float> all(static_cast<std::size_t>(elements));
@@ -46,7 +46,7 @@ std::vector<float> a_number_an_element(const std::vector<double>& values, const 
 /// The arithmetic of a TensorSignature, each operation rounded as in training.
 class Scale {
  public:
-  /// With `deviations` standard deviations follow the values.
+  /// With `deviations`, standard deviations follow the values.
   explicit Scale(const TensorSignature& tensor, bool deviations = false)
       : divisor_(static_cast<float>(tensor.divisor)) {
     if (!tensor.is_scaled() && tensor.divisor == 1.0) return;
@@ -61,7 +61,7 @@ class Scale {
 
   [[nodiscard]] bool is_needed() const noexcept { return !mean_.empty(); }
 
-  /// Raw inputs to the model's.
+  /// Converts raw inputs to the model's.
   void apply(std::span<const float> raw, float* out) const {
     const std::size_t width = mean_.size();
     for (std::size_t at = 0; at < raw.size(); at += width) {
@@ -69,7 +69,7 @@ class Scale {
         out[at + i] = (raw[at + i] / divisor_ - mean_[i]) / std_[i];
     }
   }
-  /// The model's outputs to users'.
+  /// Converts the model's outputs to the user's.
   void undo(std::span<float> values) const {
     const std::size_t width = mean_.size();
     for (std::size_t at = 0; at < values.size(); at += width) {
@@ -89,7 +89,7 @@ struct OneInput {
       : tensor(said), elements(said.shape.numel()), scale(said) {}
 
   TensorSignature tensor;
-  std::int64_t elements;  ///< of a sample
+  std::int64_t elements;  ///< elements of a sample
   Scale scale;
 };
 
@@ -103,7 +103,7 @@ void softmax_rows(std::span<float> values, std::int64_t width) {
   }
 }
 
-/// Of rows of ModelSignature::Output::gaussian the second halves: standard deviations.
+/// Computes standard deviations from the second halves of rows of ModelSignature::Output::gaussian.
 void to_deviations(std::span<float> values, std::int64_t width) {
   for (float* row = values.data(); row < values.data() + values.size(); row += width) {
     for (std::int64_t i = width / 2; i < width; ++i) {
@@ -122,9 +122,9 @@ ModelSignature known(const ModelSignature& in_file, const ModelSignature& told,
   if (in_file.is_known()) return in_file;
   if (told.is_known()) return told;
   refuse(name,
-         "does not say what goes into its model and what comes out: its task did not tell, or it "
-         "is older than that. Resume the run for a step and take its new checkpoint, or give "
-         "Predictor a ModelSignature.");
+         "has no description of its model's inputs and outputs: its task gave none, or it predates "
+         "format 3. Resume the run for a step and take its new checkpoint, or give Predictor a "
+         "ModelSignature.");
 }
 
 nn::Head head_of(ModelSignature::Output kind) {
@@ -153,7 +153,7 @@ std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const s
                         head_of(signature.kind));
 }
 
-/// `given` with the weights of the file; without one the deck's.
+/// `given` with the weights of the file; without `given`, the deck's network.
 std::shared_ptr<nn::Module> with_weights(const std::shared_ptr<nn::Module>& given,
                                          const CheckpointContents& contents,
                                          const std::string& name) {
@@ -164,10 +164,9 @@ std::shared_ptr<nn::Module> with_weights(const std::shared_ptr<nn::Module>& give
   } catch (const CheckpointError&) {
     throw;
   } catch (const Error& error) {
-    if (given)
-      refuse(name, fmt::format("is of another model than the given one: {}", error.what()));
+    if (given) refuse(name, fmt::format("does not fit the given model: {}", error.what()));
     refuse(name,
-           fmt::format("is of another model than its deck's [model]. If a program with a model of "
+           fmt::format("does not fit its deck's [model]. If a program with a model of "
                        "its own wrote it, give Predictor that model (docs/guide/predict.md). {}",
                        error.what()));
   }
@@ -180,14 +179,15 @@ fs::path checkpoint_of(const fs::path& checkpoint_or_run) {
   const fs::path inner = checkpoint_or_run / "checkpoints";
   const fs::path folder = fs::is_directory(inner) ? inner : checkpoint_or_run;
   if (auto newest = newest_good_checkpoint(folder)) return *newest;
-  throw CheckpointError(fmt::format(
-      "there is no good checkpoint in {}. Name one, or another run folder.", folder.string()));
+  throw CheckpointError(
+      fmt::format("there is no intact checkpoint in {}. Name a checkpoint, or another run folder.",
+                  folder.string()));
 }
 
 namespace {
 
-/// Of a file, or of the newest good one of a run folder; of the next newest where the run, which is
-/// alive, has removed that one meanwhile. `path` is told which.
+/// Loads a file, or the newest good checkpoint of a run folder. If a running job has removed that
+/// one meanwhile, takes the next newest. `path` receives the choice.
 CheckpointContents load_newest(const fs::path& checkpoint_or_run, fs::path& path) {
   constexpr int most_tries = 10;
   for (int tries = 1;; ++tries) {
@@ -206,8 +206,7 @@ CheckpointContents load_newest(const fs::path& checkpoint_or_run, fs::path& path
 
 std::string removed_meanwhile(const fs::path& checkpoint) {
   return fmt::format(
-      "{} was removed while it was read, by the run that writes there: the next "
-      "newest is taken",
+      "{} was removed by its running job before it was read: the next newest is used",
       checkpoint.string());
 }
 
@@ -221,15 +220,14 @@ struct Predictor::State {
     for (std::size_t k = 0; k < signature.input_count(); ++k)
       inputs.emplace_back(signature.input_at(k));
     if (inputs.size() > 1 && !forward) {
-      throw Error(
-          fmt::format("a model of {} inputs needs a Predictor::Forward that says how it is asked",
-                      inputs.size()));
+      throw Error(fmt::format("a model of {} inputs needs a Predictor::Forward that calls it",
+                              inputs.size()));
     }
     model->eval();
     if (!forward) pack();
   }
 
-  /// Takes the kernel for networks that it knows.
+  /// Uses the kernel for networks that it supports.
   void pack() {
     const auto network = fully_connected(*model);
     const bool probabilities = signature.kind == ModelSignature::Output::log_probabilities;
@@ -237,7 +235,8 @@ struct Predictor::State {
         PackedMlp::packed_bytes(network->layers) > most_packed_bytes)
       return;
     packed.emplace(network->layers);
-    // A Linear maps the last dimension: a sample may be several rows of it, which forward() knows.
+    // A Linear maps the last dimension. A sample may be several rows of it, which forward()
+    // handles.
     const Shape& sample = inputs[0].tensor.shape;
     const std::int64_t rows = inputs[0].elements / packed->inputs();
     const bool is_one_row = inputs[0].elements == packed->inputs(),
@@ -256,11 +255,11 @@ struct Predictor::State {
                                  signature.output.name, to_string(signature.output.shape)));
   }
 
-  /// How many samples `given` holds.
+  /// Number of samples in `given`.
   [[nodiscard]] std::int64_t samples(std::span<const Input> given, std::size_t output) const {
     if (given.size() != inputs.size()) {
       throw InputError(
-          fmt::format("the model takes {} inputs a sample, not {}", inputs.size(), given.size()));
+          fmt::format("the model takes {} inputs per sample, not {}", inputs.size(), given.size()));
     }
     const std::int64_t n = static_cast<std::int64_t>(output) / outputs;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
@@ -273,15 +272,16 @@ struct Predictor::State {
       const std::size_t count = std::visit([](auto values) { return values.size(); }, given[k]);
       if (static_cast<std::int64_t>(count) != n * elements ||
           static_cast<std::int64_t>(output) != n * outputs) {
-        throw InputError(fmt::format(
-            "{} elements of {} and {} of output are not so many samples of {} and {} each", count,
-            tensor.name, output, elements, outputs));
+        throw InputError(
+            fmt::format("{} elements of {} and {} of output are not the same number of samples of "
+                        "{} and {} each",
+                        count, tensor.name, output, elements, outputs));
       }
     }
     return n;
   }
 
-  /// Samples [begin, begin + n) of an input, as the model takes them.
+  /// Samples [begin, begin + n) of an input, converted for the model.
   [[nodiscard]] Variable tensor_of(const Input& given, const OneInput& input, std::int64_t begin,
                                    std::int64_t n) const {
     const Shape& sample = input.tensor.shape;
@@ -306,7 +306,7 @@ struct Predictor::State {
     return Variable(std::move(x));
   }
 
-  /// What the model says of samples [begin, begin + n).
+  /// The model's output for samples [begin, begin + n).
   [[nodiscard]] Variable ask(std::span<const Input> given, std::int64_t begin,
                              std::int64_t n) const {
     if (!forward) return model->forward(tensor_of(given[0], inputs[0], begin, n));
@@ -343,13 +343,13 @@ struct Predictor::State {
     if (signature.kind == ModelSignature::Output::log_probabilities) softmax_rows(output, outputs);
   }
 
-  /// What the model said becomes what users get, but for probabilities.
+  /// Converts the model's output for users, except probabilities.
   void finish(std::span<float> output) const {
     if (signature.kind == ModelSignature::Output::gaussian) to_deviations(output, outputs);
     if (output_scale.is_needed()) output_scale.undo(output);
   }
 
-  /// f(first, samples, part of the output) for at most so many samples at a time.
+  /// Calls f(first, samples, part of the output) for at most so many samples at a time.
   template <class F>
   void in_parts(std::span<float> output, std::int64_t n, std::int64_t at_a_time, const F& f) const {
     for (std::int64_t begin = 0; begin < n; begin += at_a_time) {

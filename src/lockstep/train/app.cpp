@@ -52,11 +52,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One run, from command line to exit code. Every part is collective; a failure that all ranks
-/// share leaves as an Agreed error.
+/// One run, from command line to exit code. Every function is collective; a failure that all ranks
+/// share is thrown as an Agreed error.
 class Run {
  public:
-  /// `run_dir` is told where the run folder is as soon as there is one.
+  /// `run_dir` receives the path of the run folder as soon as it exists.
   Run(std::string name, std::shared_ptr<ProcessGroup> world, Console& console, fs::path& run_dir)
       : name_(std::move(name)), group_(std::move(world)), console_(console), run_dir_(run_dir) {}
 
@@ -68,7 +68,8 @@ class Run {
     });
     expect_one_verb();
     if (line_.text_only) return print(*group_, *line_.text_only);
-    // A reader that goes (`| head`) ends what only prints, as everywhere, but no training.
+    // If its reader goes (`| head`), a command that only prints ends, as usual, but a training goes
+    // on.
     if (line_.trains()) std::signal(SIGPIPE, SIG_IGN);
     read_deck(make_task, make_parts);
     if (line_.doctor) return doctor();
@@ -88,7 +89,7 @@ class Run {
     const auto other = std::ranges::find_if(verbs, [&](const auto& v) { return v != verbs[0]; });
     if (other == verbs.end()) return;
     const auto in_words = [](const std::string& verb) {
-      return verb.empty() ? "neither --resume nor anything that only looks" : verb;
+      return verb.empty() ? "no option that changes the action" : verb;
     };
     throw AgreedError(
         fmt::format("rank 0 was given {}, rank {} {}: give all ranks the same options",
@@ -100,7 +101,7 @@ class Run {
     if (line_.ranks_as_threads == 0 || line_.text_only || ranks_are_threads()) return;
     throw InputError(fmt::format(
         "--ranks-as-threads {} makes ranks of one process, but {} processes were started: start "
-        "{} without mpiexec, or leave --ranks-as-threads out.",
+        "{} without mpiexec, or leave out --ranks-as-threads.",
         line_.ranks_as_threads, processes_started(), name_));
   }
 
@@ -131,7 +132,7 @@ class Run {
     console_.set_level(plan_.log.level);
   }
 
-  /// From here on the group takes tensors of the device too.
+  /// From here on the group also accepts tensors of the device.
   void choose_device() {
     const DeviceChoice chosen = train::choose_device(*group_, plan_.run);
     plan_.device = chosen.device;
@@ -145,7 +146,7 @@ class Run {
     const Findings findings = check_launch(launch_);
     if (group_->rank() == 0) {
       log(LogLevel::debug,
-          fmt::format("{:.1f} ms to look at the launch", seconds_since(start) * 1e3));
+          fmt::format("{:.1f} ms to check the launch", seconds_since(start) * 1e3));
     }
     for (const Finding& finding : findings) {
       if (finding.is_error()) throw AgreedError(finding.text(), ExitCode::bad_input);
@@ -161,18 +162,19 @@ class Run {
     return train::doctor(*group_, facts, line_.json);
   }
 
-  // Inputs are f32 before the mean is taken off.
+  // Inputs are rounded to f32 before the mean is subtracted.
   void warn_of_lost_digits() const {
     if (group_->rank() != 0) return;
     const DataFacts& facts = task_->data().facts;
     for (std::size_t i = 0; i < facts.mean.size() && i < facts.std.size(); ++i) {
       const double step = std::abs(facts.mean[i]) * std::numeric_limits<float>::epsilon();
-      const bool constant = facts.std[i] == 1;  // or measured as 1, where it matters as little
+      const bool constant =
+          facts.std[i] == 1;  // or measured as 1, where precision matters as little
       if (constant || step <= facts.std[i] / 100) continue;
       log(LogLevel::warning,
           fmt::format("{} loses digits: its values lie around {:.6g} with a standard deviation of "
-                      "{:.3g}, and are held in f32, whose steps there are {:.3g}. Take a number "
-                      "off in the data, such as the least of them.",
+                      "{:.3g}, and are held in f32, whose steps there are {:.3g}. Subtract an "
+                      "offset in the data, for example the smallest value.",
                       i < facts.feature_columns.size() ? "column " + facts.feature_columns[i]
                                                        : fmt::format("feature {}", i),
                       facts.mean[i], facts.std[i], step));
@@ -193,7 +195,7 @@ class Run {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size(), parts_); });
     warn_of_lost_digits();
     warn_of_schedule();
-    std::optional<StateDict> weights;  // to begin with; read before an earlier run is moved aside
+    std::optional<StateDict> weights;  // initial weights; read before an earlier run is moved aside
     const auto read_weights = [&] {
       if (plan_.train.init_from.empty() || weights) return;
       weights = read_init_from(*group_, plan_.train.init_from, *task_);
@@ -238,12 +240,12 @@ class Run {
     outcome_from_earlier_epochs();
   }
 
-  /// What this rank needs of the file.
+  /// The state that this rank needs from the file.
   CheckpointContents load(const Trainer& trainer, const fs::path& from) {
     Manifest manifest;
     try {
       manifest = CheckpointFile(from).manifest();
-    } catch (const CheckpointError&) {  // loading says it, to all ranks
+    } catch (const CheckpointError&) {  // loading reports it, on all ranks
     }
     return load_checkpoint_in_place(*group_, from, trainer.model().state_dict(),
                                     trainer.slots_to_load(manifest));
@@ -277,7 +279,7 @@ class Run {
         again > 0 ? fmt::format("; {} step{} or more again", again, again == 1 ? "" : "s") : ""));
   }
 
-  /// A run that had nothing left to do reports what its earlier part found.
+  /// A run with nothing left to do reports the results of its earlier part.
   void outcome_from_earlier_epochs() {
     if (group_->rank() != 0) return;
     for (const MetricsRow& row : metrics_.rows()) {
@@ -311,7 +313,7 @@ class Run {
     write_summary(!stopped);
     group_->close();
     if (group_->rank() == 0) {
-      // Behind the last that the ranks do together, but for MPI_Finalize: gnuplot may hang.
+      // Follows the last collective call apart from MPI_Finalize, because gnuplot may hang.
       const double limit_s = std::min(20.0, Seconds(plan_.group.timeout).count() / 2);
       const std::string curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"), limit_s);
       console_.say(report_table(metrics_.rows()));
@@ -333,7 +335,7 @@ class Run {
       }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
       if (stopped) {
-        console_.say(fmt::format("stopped on request ({}) at step {}; go on with --resume",
+        console_.say(fmt::format("stopped on request ({}) at step {}; continue with --resume",
                                  words(outcome_.stopped), outcome_.steps));
       }
       if (outcome_.stopped == StopReason::stop_file) folder_->remove_stop_file();
@@ -361,19 +363,19 @@ class Run {
   Outcome outcome_;
 };
 
-/// What has to be known before there are ranks: the deck's comm table, for the group in which all
-/// of them read the deck, and what they are. The defaults where it cannot be read: that is said
-/// later, once there is somebody to say it.
+/// Settings needed before there are ranks: the deck's comm table, for the group in which all ranks
+/// read the deck, and the kind of the ranks. Defaults if the deck cannot be read; the error is
+/// reported later, by the ranks.
 struct Start {
   GroupOptions group;
-  int threads = 0;  ///< ranks that are threads; 0: ranks are processes
+  int threads = 0;  ///< number of ranks that are threads; 0: ranks are processes
 };
 
 Start look_ahead(const std::string& name, int argc, char** argv) {
   Start start;
   try {
     const CommandLine line = parse_command_line(name, "", argc, argv);
-    // Several processes refuse together to be several ranks each.
+    // Refuses --ranks-as-threads in a job of several processes.
     if (processes_started() == 1) start.threads = line.ranks_as_threads;
     if (!line.text_only) {
       Deck deck = Deck::load(line.deck, line.overrides);
@@ -406,7 +408,8 @@ int App::run(int argc, char** argv) {
     expect_address_space(std::max(1, start.threads));
     if (start.threads == 0) expect_file_size();
   } catch (const Error& error) {
-    // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
+    // There is no console yet. Not fmt::print: if stderr cannot be written, the exit code must
+    // tell.
     std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
     wait_until_stderr_is_read();
     ask_launcher_to_end_job(error.exit_code());

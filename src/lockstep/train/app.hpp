@@ -8,10 +8,10 @@
 namespace lockstep::train {
 
 /// The whole life of a training program: MPI, command line, deck, launch checks, run folder,
-/// training, report, exit code. It alone in Lockstep prints, and ends the job when one rank fails
-/// where the others cannot know. Ranks are the processes of an MPI job, or, with
-/// --ranks-as-threads, threads of this process: each then makes a task of its own, and calls the
-/// factory and its task while others do.
+/// training, report, exit code. Only App prints in Lockstep, and ends the job when one rank fails
+/// without the others' knowledge. Ranks are the processes of an MPI job or, with
+/// --ranks-as-threads, threads of this process. Each thread makes a task of its own, so the factory
+/// and the tasks run concurrently.
 ///   int main(int argc, char** argv) {
 ///     return lockstep::train::App("classify", "Trains an image classifier.", [](lockstep::Deck&
 ///     deck) {
@@ -22,11 +22,11 @@ class App {
  public:
   App(std::string name, std::string description, TaskFactory make_task);
 
-  /// Every training of this program has one more part (docs/guide/write_an_app.md), behind those
-  /// that are there: each rank makes its own. Returns this App.
+  /// Adds a training part to this program (docs/guide/write_an_app.md), after the existing ones.
+  /// Each rank makes its own. Returns this App.
   App& add_part(PartFactory make_part);
 
-  /// What main() returns: an ExitCode. All processes of the job must call it.
+  /// Returns the ExitCode for main(). All processes of the job must call it.
   int run(int argc, char** argv);
 
  private:

@@ -12,8 +12,8 @@
 namespace lockstep::train {
 namespace {
 
-/// Each rank takes memory, and a moment of the others' time: of so many on two cores the first step
-/// ends after a minute and a half.
+/// Each rank takes memory and computing time: with this many on two cores the first step ends after
+/// a minute and a half.
 constexpr int most_threads = 1024;
 
 }  // namespace
@@ -36,24 +36,24 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   cli.add_flag("--resume{latest}", resume,
-               "go on from the run folder's newest good checkpoint, or from --resume=FILE");
-  cli.add_flag("--dry-run", line.dry_run, "resolve the deck, print it, check the data, stop");
+               "resume from the run folder's newest good checkpoint, or from --resume=FILE");
+  cli.add_flag("--dry-run", line.dry_run, "check the deck and the data, print all settings, stop");
   cli.add_flag("--check-gradients", line.check_gradients,
                "compare the model's gradients with finite differences on a few samples, stop");
   cli.add_flag("--describe", line.describe,
-               "the model's layers: shapes, parameters, FLOPs, memory; stop");
+               "print the model's layers: shapes, parameters, FLOPs, memory; stop");
   auto* doctor = cli.add_flag("--doctor", line.doctor,
-                              "what the launch gave each rank, and what is wrong with it; stop");
-  cli.add_flag("--json", line.json, "with --doctor: one JSON object instead of text")
+                              "check the launch: cores, memory and libraries of each rank; stop");
+  cli.add_flag("--json", line.json, "with --doctor: print one JSON object instead of text")
       ->needs(doctor);
   cli.add_option("--ranks-as-threads", line.ranks_as_threads,
-                 "ranks are so many threads of this process: no mpiexec, no MPI")
+                 "run this many ranks as threads of this process: no mpiexec, no MPI")
       ->type_name("RANKS")
       ->check(CLI::Range(1, most_threads));
   cli.set_version_flag("--version", fmt::format("{} (Lockstep {})", name, version()));
   cli.footer(
       "Exit codes: 0 done, 1 failure, 2 bad command line, deck or data, 3 communication failure,\n"
-      "4 checkpoint unusable, 75 stopped early on request, what was trained is saved.");
+      "4 checkpoint unusable, 75 stopped early on request, state saved.");
   try {
     cli.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -65,14 +65,15 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
   }
   if (line.dry_run + line.check_gradients + line.describe + line.doctor > 1) {
     throw InputError(
-        "--dry-run, --check-gradients, --describe and --doctor look at one thing each: give one of "
+        "--dry-run, --check-gradients, --describe and --doctor exclude each other: give one of "
         "them.");
   }
-  // To CLI11 it is --resume alone, but whoever wrote it meant a file: --resume=$CHECKPOINT.
+  // CLI11 reads it as --resume alone, but a file was meant: --resume=$CHECKPOINT with an empty
+  // variable.
   if (std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--resume="; })) {
     throw InputError(
-        "--resume= is followed by no file: write --resume=FILE, or --resume alone for the newest "
-        "good checkpoint.");
+        "--resume= has no file: write --resume=FILE, or --resume alone for the newest good "
+        "checkpoint.");
   }
   line.resume = !resume.empty();
   if (resume != "latest") line.resume_from = resume;

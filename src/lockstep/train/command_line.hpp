@@ -5,7 +5,7 @@
 
 namespace lockstep::train {
 
-/// What every training program takes.
+/// The command line of every training program.
 struct CommandLine {
   std::string deck;
   std::vector<std::string> overrides;  ///< --set table.key=value
@@ -19,16 +19,15 @@ struct CommandLine {
   /// --help or --version: print this and end with 0.
   std::optional<std::string> text_only;
 
-  /// Otherwise something is looked at and printed, and nothing is trained.
+  /// These options inspect and print; nothing is trained.
   [[nodiscard]] bool trains() const {
     return !text_only && !dry_run && !check_gradients && !describe && !doctor;
   }
-  /// The options that decide what is done, as they are written: "--dry-run". Empty: it trains, from
-  /// the beginning.
+  /// The option that chooses the action, as written: "--dry-run". Empty: train from the beginning.
   [[nodiscard]] std::string verb() const;
 };
 
-/// Throws InputError, with a hint at --help, for anything it does not know.
+/// Throws InputError, with a hint at --help, for anything unknown.
 [[nodiscard]] CommandLine parse_command_line(const std::string& name,
                                              const std::string& description, int argc, char** argv);
 

@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-/// GradScaler's state, in checkpoints and in its own.
+/// Converts GradScaler's state between its own form and that of checkpoints.
 constexpr const char *grad_scale = "grad_scale", *grad_scale_growth = "grad_scale_growth",
                      *scale_slot = "scale", *growth_slot = "growth_tracker";
 
@@ -28,8 +28,9 @@ ParameterUpdate::ParameterUpdate(const RunPlan& plan) {
 void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
   if (!scaler_ || !ranks_go_apart(plan)) return;
   throw InputError(
-      "train.precision = \"fp16\" leaves out steps whose gradients are not finite, on all ranks or "
-      "none; with ddp.comm_hook = \"post_local_sgd\" each has its own. Use bf16 or f32.");
+      "train.precision = \"fp16\" skips steps with gradients that are not finite on all ranks "
+      "together, but with ddp.comm_hook = \"post_local_sgd\" each rank has its own gradients. Use "
+      "bf16 or f32.");
 }
 
 UpdateFigures ParameterUpdate::operator()(const Training& training) {
@@ -46,10 +47,9 @@ UpdateFigures ParameterUpdate::operator()(const Training& training) {
 }
 
 void ParameterUpdate::tell_left_out(std::int64_t step, double loss_scale) const {
-  log(LogLevel::info,
-      fmt::format("step {} is left out: its gradients are not finite in fp16; the loss is now "
-                  "scaled by {:g}",
-                  step, loss_scale));
+  log(LogLevel::info, fmt::format("step {} is skipped: its gradients are not finite in fp16; the "
+                                  "loss is now scaled by {:g}",
+                                  step, loss_scale));
 }
 
 void ParameterUpdate::save(PartState& state) const {

@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Samples that are read, predicted and written together: a function of their size alone, so that
+/// Samples that are read, predicted and written together. A function of their size alone, so that
 /// no bit depends on the ranks.
 std::int64_t block_of(const Predictor& predictor) {
   constexpr std::int64_t bytes = std::int64_t{1} << 20U, most = 4096;
@@ -46,7 +46,7 @@ std::int64_t block_of(const Predictor& predictor) {
   return std::clamp<std::int64_t>(bytes / of_a_sample, 1, most);
 }
 
-/// [first, last) of `count` things for rank r of n: runs of neighbours.
+/// Range [first, last) of `count` items for rank r of n: contiguous parts.
 std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, const ProcessGroup& group) {
   const std::int64_t r = group.rank(), n = group.size();
   return {count * r / n, count * (r + 1) / n};
@@ -58,7 +58,7 @@ Shape with_samples(std::int64_t samples, const Shape& sample) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-/// The extents of a sample but those of 1, on which the order of its numbers does not depend.
+/// The extents of a sample without those of 1, which do not affect the order of its numbers.
 std::vector<std::int64_t> extents_above_one(const Shape& sample) {
   std::vector<std::int64_t> extents;
   std::ranges::copy_if(sample, std::back_inserter(extents),
@@ -66,13 +66,13 @@ std::vector<std::int64_t> extents_above_one(const Shape& sample) {
   return extents;
 }
 
-/// Whether a sample's numbers are in the order of the model's: it has their shape, or is flat.
+/// Whether a sample's numbers are in the model's order: it has the model's shape, or is flat.
 bool has_order_of(const Shape& sample, const Shape& wanted) {
   const auto given = extents_above_one(sample);
   return given == extents_above_one(wanted) || given == std::vector{wanted.numel()};
 }
 
-/// `input` stands in `file`.
+/// Throws unless `input` exists in `file`.
 void expect_fits(const StoredArray& input, const fs::path& file, const Predictor& predictor) {
   const TensorSignature& wanted = predictor.signature().input;
   if (wanted.dtype == DType::i64 && !input.integers()) {
@@ -88,8 +88,8 @@ void expect_fits(const StoredArray& input, const fs::path& file, const Predictor
       has_names ? ", or name another data set: --input FILE:NAME" : ""));
 }
 
-/// What goes into the file: the predictions and, of classes, the most probable; of values, where
-/// the model tells them, the standard deviations.
+/// Contents of the file: the predictions and, for classes, the most probable one; for values with
+/// uncertainties also the standard deviations.
 std::vector<PlannedArray> arrays_of(const Predictor& predictor, const std::string& name,
                                     std::int64_t samples) {
   const ModelSignature& signature = predictor.signature();
@@ -121,7 +121,7 @@ bool is_finite_row(const float* row, std::int64_t width) {
   return std::all_of(row, row + width, [](float x) { return std::isfinite(x); });
 }
 
-/// Which element of each row is the largest; -1 of a row that is not finite.
+/// Index of the largest element of each row; -1 for a row that is not finite.
 std::vector<std::int64_t> largest_of_rows(std::span<const float> rows, std::int64_t width) {
   std::vector<std::int64_t> found;
   for (const float* row = rows.data(); row < rows.data() + rows.size(); row += width) {
@@ -130,7 +130,7 @@ std::vector<std::int64_t> largest_of_rows(std::span<const float> rows, std::int6
   return found;
 }
 
-/// Notes the rows of `width` that are not finite; the first is sample number `begin`.
+/// Counts rows of `width` that are not finite; the first row is sample number `begin`.
 void count_not_finite(std::span<const float> rows, std::int64_t width, std::int64_t begin,
                       FilePrediction& counts) {
   std::int64_t sample = begin;
@@ -173,8 +173,8 @@ void predict_blocks(const Predictor& predictor, const StoredArray& input,
   }
 }
 
-/// Each rank its share of the blocks, some at a time: so ranks of different speed do not drift
-/// apart by more than the group's deadline, and what fails on one of them ends all soon.
+/// Each rank computes its share of the blocks, some at a time. So ranks of different speed do not
+/// drift apart by more than the group's deadline, and a failure of one ends all soon.
 void predict_in_rounds(ProcessGroup& group, const Predictor& predictor, const StoredArray& input,
                        const std::vector<PlannedArray>& arrays, const File& out,
                        FilePrediction& counts) {
@@ -200,8 +200,8 @@ void predict_in_rounds(ProcessGroup& group, const Predictor& predictor, const St
   counts.first_not_finite = all > 0 ? static_cast<std::int64_t>(least) : -1;
 }
 
-/// Throws InputError where the data of `now` mean something else than those the model was trained
-/// on, or its outputs would be read as something else.
+/// Throws InputError if the settings in `now` would change the meaning of the model's inputs or
+/// outputs.
 void expect_same_meaning(const Datasets& data, const LossDeckOptions& loss,
                          const ModelSignature& signature) {
   const auto alike = [](const std::vector<double>& a, const std::vector<double>& b) {
@@ -212,25 +212,25 @@ void expect_same_meaning(const Datasets& data, const LossDeckOptions& loss,
   const DataFacts& facts = data.facts;
   const auto refuse = [](const std::string& what) {
     throw InputError(fmt::format(
-        "{}: the weights fit what the model was trained on. Leave that --set out.", what));
+        "{}: the weights fit the settings of the training. Leave out that --set.", what));
   };
   if (signature.classes() == 0 && (!alike(facts.target_mean, signature.output.mean) ||
                                    !alike(facts.target_std, signature.output.std))) {
     refuse(
-        fmt::format("data.normalise_targets, target_mean or target_std say that the model's "
+        fmt::format("according to data.normalise_targets, target_mean and target_std the model's "
                     "outputs are {}, but they are {}",
                     facts.target_mean.empty() ? "as they are" : "normalised",
-                    signature.output.mean.empty() ? "as they are" : "normalised otherwise"));
+                    signature.output.mean.empty() ? "as they are" : "normalised differently"));
   }
   const bool gaussian = loss.kind.get_if<GaussianNllLoss>() != nullptr,
              was_gaussian = signature.kind == ModelSignature::Output::gaussian;
   if (signature.classes() == 0 && gaussian != was_gaussian) {
-    refuse(fmt::format("loss.kind {} \"gaussian_nll\", but the model {} how sure it is",
-                       gaussian ? "is" : "is not", was_gaussian ? "tells" : "does not tell"));
+    refuse(fmt::format("loss.kind {} \"gaussian_nll\", but the model {} an uncertainty",
+                       gaussian ? "is" : "is not", was_gaussian ? "outputs" : "does not output"));
   }
 }
 
-/// The deck of a checkpoint, with the data that are asked for.
+/// The deck of a checkpoint, with the requested data.
 Deck deck_of(const fs::path& checkpoint, const std::string& data,
              const std::vector<std::string>& overrides) {
   const std::string text = CheckpointFile(checkpoint).text("/deck"),
@@ -240,10 +240,10 @@ Deck deck_of(const fs::path& checkpoint, const std::string& data,
     throw InputError(fmt::format("{} has no test set: name data with --data.", name));
   if (data.empty()) return Deck::parse(text, name, overrides);
   if (options.kind.get_if<SyntheticOptions>()) {
-    throw InputError(fmt::format(
-        "{} has data.kind = \"synthetic\", which are made up and are in no file: leave out --data, "
-        "or say what {} is: --set 'data.kind=\"hdf5\"'.",
-        name, data));
+    throw InputError(
+        fmt::format("{} has data.kind = \"synthetic\", generated without a file: leave out --data, "
+                    "or give the kind of {}: --set 'data.kind=\"hdf5\"'.",
+                    name, data));
   }
   const std::string path = detail::to_toml(data);
   std::vector<std::string> all{"data.path=" + path, "data.test_path=" + path, "data.test_limit=0"};
@@ -271,22 +271,22 @@ void expect_alike(const Datasets& data, const ModelSignature& signature) {
   }
   if (data.facts.divisor != input.divisor) {
     throw InputError(fmt::format(
-        "the model was trained on {}, the data are {}: store them likewise, so that their units "
-        "are the same.",
-        input.divisor == 1.0 ? "numbers as they are" : "bytes, which are divided by 255",
+        "the model was trained on {}, but the data are {}: store the data in the same form, so "
+        "that their units are the same.",
+        input.divisor == 1.0 ? "unscaled numbers" : "bytes, which are divided by 255",
         data.facts.divisor == 1.0 ? "other numbers" : "bytes, which are divided by 255"));
   }
 }
 
-/// What all ranks write to, as rank 0 has laid it out.
+/// The file layout from rank 0, for all ranks' writes.
 struct Target {
   fs::path temporary;
-  std::vector<std::int64_t> offsets;  ///< of the arrays
+  std::vector<std::int64_t> offsets;  ///< offsets of the arrays
 
   static auto fields(auto& self) { return std::tie(self.temporary, self.offsets); }
 };
 
-/// What is written is HDF5, whatever its name.
+/// The output is HDF5, whatever its name.
 void expect_hdf5_name(const fs::path& output) {
   const std::string ending = output.extension().string();
   if (!is_table(output) && ending != ".npy" && ending != ".npz") return;
@@ -403,10 +403,9 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   evaluation.figures = evaluator(predictor->model());
   if (!std::isfinite(evaluation.figures.loss) && group->rank() == 0) {
     log(LogLevel::warning,
-        fmt::format(
-            "the loss is {}: the model's outputs are not finite for some samples, as inputs "
-            "or weights are too large for f32",
-            evaluation.figures.loss));
+        fmt::format("the loss is {}: the model's outputs are not finite for some samples, because "
+                    "inputs or weights are too large for f32",
+                    evaluation.figures.loss));
   }
   if (counts) evaluation.confusion = counted.take(evaluation.figures.metrics);
   return evaluation;

@@ -16,7 +16,7 @@ class Predictor;
 class ProcessGroup;
 }  // namespace lockstep
 
-// A trained network and files: what `lockstep predict` and `lockstep evaluate` do. Both are
+// Prediction and evaluation with files, for `lockstep predict` and `lockstep evaluate`. Both are
 // collective and throw AgreedError.
 
 namespace lockstep::train {
@@ -25,47 +25,46 @@ namespace lockstep::train {
 struct DataSetName {
   std::filesystem::path file;
   std::string name;
-  FileOptions options = {};  ///< how it is read: a table's columns are the model's inputs
+  FileOptions options = {};  ///< how to read it: a table's columns are the model's inputs
 
-  /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon,
-  /// `text` is a file as it stands, or the colon is in the name of its folder, "10:30/y.h5", which
-  /// is there.
+  /// Splits `text` at its last colon into file and name. The name is `otherwise` if there is no
+  /// colon, if `text` is an existing file, or if the colon belongs to an existing folder, as in
+  /// "10:30/y.h5".
   [[nodiscard]] static DataSetName parse(const std::string& text, const std::string& otherwise);
 };
 
-/// Calls `part`, which is collective, with the checkpoint that stands for a run folder, its newest
-/// good one, or for a file: on every rank the same. Where the run, which is alive, removes that one
-/// before `part` has read it, and so `part` fails, a warning says so, and the next newest is taken.
-/// Returns which it was.
+/// Calls `part`, which is collective, with the newest good checkpoint of a run folder, or with a
+/// file: the same on every rank. If a running job removes that checkpoint before `part` has read
+/// it, so that `part` fails, logs a warning and takes the next newest. Returns the choice.
 std::filesystem::path with_checkpoint(
     ProcessGroup& group, const std::filesystem::path& checkpoint_or_run,
     const std::function<void(const std::filesystem::path&)>& part);
 
-/// How the data that a checkpoint's model was trained by were read.
+/// How the training data of a checkpoint's model were read.
 [[nodiscard]] FileOptions file_options_of(const std::filesystem::path& checkpoint);
 
-/// Predicts each sample of `input` [N, ...], of the model's shape or flat, into `output` [N, ...],
-/// a new file that appears whole and replaces one of that name: values, or probabilities of classes
-/// and, in <name>_class, i64 [N] the most probable. Ranks take runs of neighbours, a MiB at a time,
-/// so that N may be larger than memory; the file has the same bits for any number of ranks.
-/// Predictions that are not finite stay in the file as they are, and their class is -1.
+/// Predicts each sample of `input` [N, ...], of the model's shape or flat, into `output` [N, ...].
+/// The file is new, appears whole and replaces one of that name. It holds values, or probabilities
+/// of classes and, in <name>_class, i64 [N] the most probable one. Ranks process contiguous parts,
+/// a MiB at a time, so N may exceed memory; the file has the same bits for any number of ranks.
+/// Predictions that are not finite are written unchanged, with class -1.
 struct FilePrediction {
   std::int64_t samples = 0;            ///< N
-  std::int64_t not_finite = 0;         ///< samples with a prediction that is not finite
+  std::int64_t not_finite = 0;         ///< number of samples with a prediction that is not finite
   std::int64_t first_not_finite = -1;  ///< the first of these; -1: none
 };
 FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
                             const DataSetName& input, const DataSetName& output);
 
-/// Loss and metrics of a checkpoint of classify, regress or gpt on the test set of its deck; with
-/// `data` not empty that of another file or folder, all of it; with `overrides` of that deck, which
-/// may not give the model's inputs and outputs another meaning. A loss that is not finite is a
-/// warning.
+/// Loss and metrics of a checkpoint of classify, regress or gpt on the test set of its deck. A
+/// non-empty `data` names another file or folder, used completely. `overrides` change that deck,
+/// but may not change the meaning of the model's inputs and outputs. A loss that is not finite
+/// gives a warning.
 struct CheckpointEvaluation {
-  std::filesystem::path checkpoint;  ///< which it was
+  std::filesystem::path checkpoint;  ///< the checkpoint used
   Evaluation figures;
   std::int64_t samples = 0;
-  std::optional<Confusion> confusion;  ///< of up to WithConfusion::most_classes classes
+  std::optional<Confusion> confusion;  ///< for up to WithConfusion::most_classes classes
   std::vector<std::string> class_names;
 };
 [[nodiscard]] CheckpointEvaluation evaluate_checkpoint(

@@ -25,8 +25,8 @@ std::size_t longest_of(const std::vector<std::string>& names) {
   return longest;
 }
 
-/// Whether the names need more room than a data set's header has, 64 KiB: HDF5 1.8 and later keep
-/// them outside of it.
+/// Whether the names exceed the room in a data set's header, 64 KiB: HDF5 1.8 and later store them
+/// outside.
 bool are_large(const std::vector<std::string>& names) {
   constexpr std::size_t room = 60'000;
   return names.size() * longest_of(names) > room;
@@ -54,7 +54,8 @@ void make(const Hdf5Handle& file, PlannedArray& array) {
   hdf5_check(H5Pset_layout(creation.id(), H5D_CONTIGUOUS), what);
   hdf5_check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY), what);
   hdf5_check(H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER), what);
-  hdf5_check(H5Pset_obj_track_times(creation.id(), false), what);  // the same bytes at any time
+  hdf5_check(H5Pset_obj_track_times(creation.id(), false),
+             what);  // no time stamps: equal data give equal bytes
   if (are_large(array.class_names)) hdf5_check(H5Pset_attr_phase_change(creation.id(), 0, 0), what);
   hdf5_check(H5Pset_create_intermediate_group(links.id(), 1), what);
   const Hdf5Handle space = space_of({array.shape.begin(), array.shape.end()});

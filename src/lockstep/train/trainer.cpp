@@ -39,7 +39,7 @@
 namespace lockstep::train {
 namespace {
 
-/// checkpoint.best has to be there; which of its values are the best, the metric knows.
+/// The metric in checkpoint.best must exist; it knows whether larger values are better.
 void choose_best(CheckpointOptions& options, const Task& task) {
   if (options.best.empty()) return;
   using Direction = CheckpointOptions::Direction;
@@ -48,7 +48,7 @@ void choose_best(CheckpointOptions& options, const Task& task) {
     options.best_direction = greater ? Direction::max : Direction::min;
 }
 
-/// Of each batch; 0: sums go over ranks. Throws InputError if the ranks cannot hold them.
+/// Shards of each batch; 0: sums go over ranks. Throws InputError if the ranks cannot share them.
 std::int64_t shards_of(const TrainOptions& options, int ranks) {
   if (options.reduction == TrainOptions::Reduction::fast) return 0;
   static_cast<void>(ShardTree(options.shards).of_rank(0, ranks));
@@ -60,14 +60,14 @@ BatchPlan batches_of(const Task& task, const RunPlan& plan, int ranks) {
           plan.ddp.shards};
 }
 
-/// What a deck leaves to the task and the number of ranks is filled in.
+/// Fills in values that the deck leaves to the task and the number of ranks.
 RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
   plan.ddp.shards = shards_of(plan.train, ranks);
   choose_best(plan.checkpoint, task);
   return plan;
 }
 
-/// After nn::manual_seed.
+/// To be called after nn::manual_seed.
 std::unique_ptr<DistributedDataParallel> make_model(const Task& task, const RunPlan& plan,
                                                     const std::shared_ptr<ProcessGroup>& group) {
   nn::manual_seed(plan.train.seed);
@@ -91,7 +91,7 @@ TrainingParts all_parts(const RunPlan& plan, const std::shared_ptr<ParameterUpda
   return parts;
 }
 
-/// Of `samples` samples, in a Batch.
+/// Bytes of a Batch of `samples` samples.
 std::size_t bytes_of_batch(const Dataset& data, std::int64_t samples) {
   const auto elements = [](const Shape& shape) { return static_cast<std::size_t>(shape.numel()); };
   std::size_t bytes =
@@ -102,8 +102,7 @@ std::size_t bytes_of_batch(const Dataset& data, std::int64_t samples) {
   return bytes;
 }
 
-/// What is there from the first step to the last. Throws InputError where run.device_memory is
-/// less.
+/// Memory in use from the first step to the last. Throws InputError if run.device_memory is less.
 void expect_room_on_device(const Task& task, const RunPlan& plan, const BatchPlan& batches,
                            const nn::Module& model, const optim::Optimizer& optimizer) {
   if (plan.device == Device{} || plan.run.device_memory == 0) return;
@@ -119,12 +118,12 @@ void expect_room_on_device(const Task& task, const RunPlan& plan, const BatchPla
   if (needed <= plan.run.device_memory) return;
   throw InputError(fmt::format(
       "run.device_memory = {} is less than the {} of the model's parameters, gradients and "
-      "optimizer state and of {} batches of each data set, beside which activations take memory "
-      "too. Raise it, or use a smaller model or smaller batches.",
+      "optimizer state and of {} batches of each data set; activations take memory too. Raise it, "
+      "or use a smaller model or smaller batches.",
       format_bytes(plan.run.device_memory), format_bytes(needed), task.loading().prefetch));
 }
 
-/// While alive, the model is the one that the parts have evaluated.
+/// While it lives, the model is the one that the parts choose for evaluation.
 class InEvaluation {
  public:
   InEvaluation(const Training& training, const TrainingParts& parts)
@@ -145,7 +144,7 @@ class InEvaluation {
 
 }  // namespace
 
-/// While alive, the training has a run folder.
+/// While it lives, the training has a run folder.
 class Trainer::InRun {
  public:
   InRun(Training& training, const RunFolder& folder) : training_(training) {
@@ -296,13 +295,13 @@ bool Trainer::is_over() const {
 }
 
 void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
-  // A part that eval() froze stays so, as it does where evaluation changes modes and back.
+  // A module that the task put into eval() stays so, also where evaluation changes modes and back.
   if (!model().is_training()) model().train();
   loader_->start_epoch(epoch, first_step);
 }
 
 Evaluation Trainer::evaluate() {
-  if (!judge_) throw InputError("there is neither a validation nor a test set to evaluate on");
+  if (!judge_) throw InputError("there is neither a validation nor a test set");
   return evaluate(*judge_);
 }
 

@@ -26,7 +26,7 @@ std::int64_t count_of(const TrainState& state, const std::string& name) {
   return at == state.counts.end() ? -1 : at->second;
 }
 
-/// A communication hook's, and the rest.
+/// A communication hook's state, and the rest.
 std::pair<StateDict, StateDict> split_hook_state(const StateDict& optimizer) {
   std::pair<StateDict, StateDict> parts;
   for (const auto& [name, tensor, placement] : optimizer) {
@@ -41,8 +41,8 @@ std::pair<StateDict, StateDict> split_hook_state(const StateDict& optimizer) {
 void Trainer::expect_continues(const TrainState& saved) const {
   const auto contradiction = [](const char* key, std::int64_t now, std::int64_t then) {
     throw InputError(fmt::format(
-        "the deck says {} = {}, but the checkpoint was written with {}, so the run cannot go "
-        "on where it stopped. Use --set {}={}, or start a new run without --resume.",
+        "the deck says {} = {}, but the checkpoint was written with {}, so the run cannot continue "
+        "where it stopped. Use --set {}={}, or start a new run without --resume.",
         key, now, then, key, then));
   };
   if (saved.seed != state_.seed) contradiction("train.seed", state_.seed, saved.seed);
@@ -58,10 +58,11 @@ void Trainer::expect_continues(const TrainState& saved) const {
           samples, batches_.samples()));
     }
     if (saved.position > batches_.steps()) {
-      throw InputError(fmt::format(
-          "the checkpoint was written after step {} of an epoch, which now has {}. Use the same "
-          "train.drop_last, or a checkpoint from the end of an epoch.",
-          saved.position, batches_.steps()));
+      throw InputError(
+          fmt::format("the checkpoint was written after step {} of an epoch, but an epoch now has "
+                      "{}. Use the same "
+                      "train.drop_last, or a checkpoint from the end of an epoch.",
+                      saved.position, batches_.steps()));
     }
   }
 }
@@ -74,7 +75,7 @@ void Trainer::expect_continues(const CheckpointFile& file) const {
     const Shape& shape = placement.sharded ? placement.global : tensor.shape();
     if (saved != nullptr && saved->shape == shape && saved->dtype == tensor.dtype()) continue;
     throw CheckpointError(
-        fmt::format("the checkpoint is of another model than the deck's: {} {}", name,
+        fmt::format("the checkpoint does not fit the deck's model: {} {}", name,
                     saved == nullptr ? "is missing"
                                      : fmt::format("is {} where the model has {}",
                                                    to_string(saved->shape), to_string(shape))));
@@ -101,8 +102,8 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     model().load_state_dict(trained.size() > 0 ? trained : checkpoint.model);
     optimizer_->load_state_dict(slots);
   } catch (const Error& error) {
-    throw CheckpointError(fmt::format(
-        "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
+    throw CheckpointError(
+        fmt::format("the checkpoint does not fit the deck's model or optimizer: {}", error.what()));
   }
   ddp_->comm_hook().set_step(state_.step);
   const std::string news = ddp_->comm_hook().load_state_dict(model().named_parameters(), hook);

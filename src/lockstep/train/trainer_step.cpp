@@ -23,7 +23,7 @@
 namespace lockstep::train {
 namespace {
 
-/// A phase of a step without the wait for gradients.
+/// A phase of a step, without the wait for gradients.
 class OwnTime {
  public:
   OwnTime(const DistributedDataParallel& ddp, double& total, const char* name)
@@ -84,7 +84,7 @@ void Trainer::read_figures(StepResult& step, std::int64_t left) {
     if (taken.is_left_out && group_->rank() == 0)
       update_->tell_left_out(taken.step, taken.loss_scale);
     if (!taken.not_finite || step.not_finite) continue;
-    expect_right_indices(plan_->device);  // which may be why
+    expect_right_indices(plan_->device);  // which may be the reason
     step.not_finite = taken.not_finite;
     step.not_finite_step = taken.step;
   }

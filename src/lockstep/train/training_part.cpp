@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Of tensors, under /optimizer: no parameter's slot has two slashes.
+/// Prefix of tensors under /optimizer: no parameter's slot has two slashes.
 constexpr std::string_view tensors_of_parts = "training_parts/";
 
 template <class Value>
@@ -26,7 +26,7 @@ template <class Value>
 void insert(std::vector<std::pair<std::string, Value>>& values, const std::string& name,
             Value value) {
   if (value_of(values, name))
-    throw Error(fmt::format("a checkpoint would have two numbers called {}", name));
+    throw Error(fmt::format("a checkpoint cannot have two numbers called {}", name));
   values.emplace_back(name, value);
 }
 
@@ -79,7 +79,7 @@ StateDict without_part_tensors(const StateDict& optimizer) {
 void expect_names(const TrainingParts& parts) {
   std::set<std::string> names;
   for (const auto& part : parts) {
-    if (!part) throw InputError("a training part is null: its factory has made none");
+    if (!part) throw InputError("a training part is null: its factory returned none");
     const std::string name = part->name();
     if (!is_name(name)) {
       throw InputError(fmt::format(

@@ -1,6 +1,6 @@
-// What DistributedDataParallel's ranks still wait for at the end of backward, beside the same sums
-// that only begin there: over a slow link (comm/slow_link.sh starts it), also with rank 1 delayed
-// by 20 ms where backward begins. By hand, without an argument, two ranks of one machine.
+// The time that DistributedDataParallel's ranks wait at the end of backward, compared with the same
+// sums begun only there: over a slow link (comm/slow_link.sh starts it), also with rank 1 delayed
+// by 20 ms at the beginning of backward. Without an argument: two ranks of one machine.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -31,7 +31,7 @@ void compute(double seconds) {
   }
 }
 
-/// Passes x on; backward computes for so long.
+/// Passes x on; backward computes for this long.
 struct SpinNode : PooledNode<SpinNode> {
   explicit SpinNode(double s) : seconds(s) {}
   void backward(const Tensor& grad_output) override {
@@ -65,7 +65,7 @@ struct Layers : nn::Module {
   std::vector<Variable> weights;
 };
 
-/// What the quiet rounds of a busy machine tell: others only make it more.
+/// The result of the quiet rounds on a busy machine: others only increase it.
 double first_quartile(std::vector<double> values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
   std::ranges::nth_element(values, at);
@@ -77,8 +77,8 @@ class Measurement {
   Measurement(const std::shared_ptr<ProcessGroup>& group, double backward_s)
       : model_(std::make_shared<Layers>(backward_s)), ddp_(model_, group, {.buckets = {1, 1}}) {}
 
-  /// Seconds that sums are waited for on the rank that waits longest; with a delay, on the rank
-  /// that is late: the other waits for it in any case. Collective.
+  /// Seconds that the longest waiting rank waits for sums; with a delay, the late rank's: the other
+  /// waits for it in any case. Collective.
   double wait(bool overlap, double delay_s) {
     ProcessGroup& group = ddp_.group();
     const bool late = group.rank() == 1;
@@ -105,10 +105,10 @@ class Measurement {
   DistributedDataParallel ddp_;
 };
 
-/// How much less is waited for with overlap, which is claimed to be `claim` at least. Collective.
+/// The reduction of waiting by overlap, which must be at least `claim`. Collective.
 void compare(const std::shared_ptr<ProcessGroup>& group, const char* moved, double delay,
              double claim) {
-  // Backward takes twice as long as what is to be hidden.
+  // Backward takes twice as long as the communication to be hidden.
   double sums_s = 0.0;
   for (int round = 0; round < 5; ++round) sums_s = Measurement(group, 0.0).wait(false, 0.0);
   Measurement training(group, 2.0 * sums_s);

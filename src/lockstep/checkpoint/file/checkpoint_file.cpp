@@ -22,7 +22,7 @@ CheckpointFile::CheckpointFile(std::filesystem::path path) : path_(std::move(pat
     Header::Block block{};
     file_.read_at(0, block.data(), std::min(size, Header::bytes));
     if (std::string_view(block.data(), block.size()).starts_with(hdf5_signature))
-      fail("is an HDF5 file, but not a checkpoint: Lockstep's header is not in front");
+      fail("is an HDF5 file, but not a checkpoint: it does not begin with Lockstep's header");
     if (size < Header::bytes)
       fail(fmt::format("is not a checkpoint, or was cut off: it has only {} bytes", size));
     header_ = Header::parse(block);
@@ -161,10 +161,10 @@ const DatasetEntry& CheckpointFile::require(const std::string& dataset) const {
 }
 
 void CheckpointFile::fail(const std::string& how) const {
-  throw CheckpointError(fmt::format(
-      "checkpoint {} {}. Nothing was loaded. Use another checkpoint: --resume without a file takes "
-      "the newest good one of the run folder",
-      path_.string(), how));
+  throw CheckpointError(
+      fmt::format("checkpoint {} {}. Nothing was loaded. Use another checkpoint: --resume without "
+                  "a file takes the newest intact one of the run folder",
+                  path_.string(), how));
 }
 
 }  // namespace lockstep

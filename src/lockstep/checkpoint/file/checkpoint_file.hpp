@@ -10,30 +10,30 @@
 
 namespace lockstep {
 
-/// A checkpoint opened for reading, by its manifest and without HDF5: nothing is believed before
-/// its checksum is right, and HDF5 is not safe against damaged files. All errors are
+/// A checkpoint opened for reading, by its manifest and without HDF5: nothing is used before its
+/// checksum has been verified, and HDF5 is not safe against damaged files. All errors are
 /// CheckpointError with the file's name and a remedy.
 class CheckpointFile {
  public:
-  /// Checks header, size, manifest and HDF5's structure: all but the data sets' bytes.
+  /// Checks header, size, manifest and HDF5's structure: everything but the data sets' bytes.
   explicit CheckpointFile(std::filesystem::path path);
 
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return header_.file_bytes; }
-  /// Of all that the file holds: the same for the same contents, laid out alike.
+  /// Hash of the whole file: equal for equal contents in an equal layout.
   [[nodiscard]] std::uint64_t hash() const noexcept { return header_.manifest_hash; }
 
   /// The data set as a tensor on the host (text: u8), each slab verified.
   [[nodiscard]] Tensor read(const DatasetEntry& entry) const;
-  /// A part of it, as a tensor of the region's sizes: reads and verifies the slabs that hold some
-  /// of it, and no others.
+  /// A region of a data set, as a tensor of the region's sizes. Reads and verifies only the slabs
+  /// that overlap it.
   [[nodiscard]] Tensor read(const DatasetEntry& entry, const Region& region) const;
-  /// The same into `part`, contiguous on the host and of the region's sizes.
+  /// The same, read into `part`, which is contiguous, on the host and of the region's sizes.
   void read(const DatasetEntry& entry, const Region& region, const Tensor& part) const;
   /// Reads the slabs of `owner` into `whole`, the data set's tensor.
   void read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const;
-  /// The text of a text data set, or the only element of an i64 or f64 one. Throws if the file has
-  /// no such data set.
+  /// The text of a text data set, or the only element of an i64 or f64 one. Throws if there is no
+  /// such data set.
   [[nodiscard]] std::string text(const std::string& dataset) const;
   [[nodiscard]] std::int64_t integer(const std::string& dataset) const;
   [[nodiscard]] double real(const std::string& dataset) const;
@@ -44,7 +44,8 @@ class CheckpointFile {
   void read_slab(const DatasetEntry& entry, const Slab& slab, const std::vector<Run>& wanted,
                  std::byte* target) const;
   void check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const;
-  /// The first `bytes` of what a chunk makes; false if its bytes do not match their checksum.
+  /// The first `bytes` of the inflated chunk; false if the stored bytes do not match their
+  /// checksum.
   [[nodiscard]] bool read_chunk(const Chunk& chunk, std::int64_t element, std::byte* to,
                                 std::int64_t bytes) const;
   [[nodiscard]] const DatasetEntry& require(const std::string& dataset) const;

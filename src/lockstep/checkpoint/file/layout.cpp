@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little,
 
 Hdf5Handle copy_type(hid_t type) { return {H5Tcopy(type), H5Tclose, "copy a type"}; }
 
-/// An IEEE-like float of two bytes; h5py widens what numpy does not have.
+/// An IEEE-like float of two bytes; h5py widens types that numpy lacks.
 Hdf5Handle half_type(std::size_t exponent_bits, std::size_t bias) {
   auto type = copy_type(H5T_IEEE_F32LE);
   hdf5_check(H5Tset_fields(type.id(), 15, 15 - exponent_bits, exponent_bits, 0, 15 - exponent_bits),
@@ -29,7 +29,7 @@ Hdf5Handle half_type(std::size_t exponent_bits, std::size_t bias) {
   return type;
 }
 
-/// As h5py stores numpy's bool.
+/// The same as h5py's type for numpy's bool.
 Hdf5Handle bool_type() {
   Hdf5Handle type(H5Tenum_create(H5T_STD_I8LE), H5Tclose, "describe bool");
   for (const auto& [name, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
@@ -79,7 +79,7 @@ Hdf5Handle space_of(const DatasetEntry& entry) {
 }
 
 /// Creates data sets that are allocated at once, are never filled, and carry no time stamps (groups
-/// do: HDF5 1.10 does not let them go without). Missing groups on the way are created.
+/// do: HDF5 1.10 cannot leave them out). Creates missing groups on the way.
 class DatasetMaker {
  public:
   DatasetMaker(const Hdf5Handle& file, const Hdf5Image& image) : file_(file.id()), image_(image) {
@@ -92,10 +92,10 @@ class DatasetMaker {
     hdf5_check(H5Pset_alloc_time(contiguous_.id(), H5D_ALLOC_TIME_EARLY), what);
     hdf5_check(H5Pset_layout(compressed_.id(), H5D_CHUNKED), what);
     hdf5_check(H5Pset_shuffle(compressed_.id()), what);
-    hdf5_check(H5Pset_deflate(compressed_.id(), 1), what);  // to inflate it no level is needed
+    hdf5_check(H5Pset_deflate(compressed_.id(), 1), what);  // inflating needs no level
   }
 
-  /// Sets where in the file its bytes lie, or those of its chunks.
+  /// Sets the offsets of the data set's bytes, or of its chunks, in the file.
   void make(DatasetEntry& entry) {
     const bool compressed = entry.is_compressed();
     if (compressed) {
@@ -123,7 +123,7 @@ class DatasetMaker {
     throw Error("HDF5 gave no room to data set " + entry.path);
   }
 
-  /// HDF5 is given each chunk's length, and bytes that the image does not keep.
+  /// HDF5 gets each chunk's length, and bytes that the image does not keep.
   void place_chunks(const Hdf5Handle& dataset, DatasetEntry& entry) {
     for (Slab& slab : entry.slabs) {
       Chunk& chunk = slab.chunk;
@@ -146,7 +146,7 @@ class DatasetMaker {
   Hdf5Handle links_{H5Pcreate(H5P_LINK_CREATE), H5Pclose, "create a property list"};
 };
 
-/// Groups whose members h5py lists in the order of the model rather than of the alphabet.
+/// Groups whose members h5py lists in the order of the model, not of the alphabet.
 void make_group(const Hdf5Handle& file, const char* name) {
   const Hdf5Handle creation(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "create a property list");
   hdf5_check(
@@ -171,7 +171,7 @@ Header lay_out(Manifest& manifest, Hdf5Image& image) {
   const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "create a property list");
   hdf5_check(H5Pset_userblock(creation.id(), Header::bytes), "reserve the header");
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
-  // Compact groups and checksums in HDF5's own structure; every HDF5 since 1.8 reads it.
+  // Compact groups and checksums in HDF5's own structure; readable by every HDF5 since 1.8.
   hdf5_check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18),
              "choose the file's version");
   Hdf5Handle file = image.create(creation, access);

@@ -18,7 +18,7 @@ constexpr std::string_view header_title = "LOCKSTEP CHECKPOINT\n";
 constexpr std::size_t hash_digits = 16;
 constexpr std::string_view text_kind = "text";
 
-/// Reads the words of a text that a to_text() made; any surprise is an Error.
+/// Parses words of a text made by a to_text(). Any deviation is an Error.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -73,9 +73,9 @@ Shape parse_shape(std::string_view text) {
   return Shape(extents);
 }
 
-/// The next line, if it is a slab's.
+/// The next line, if it describes a slab.
 std::optional<Slab> parse_slab(Words& words) {
-  // Longer ones no file has; so no sum below overflows.
+  // No file is larger, so no sum below overflows.
   constexpr std::int64_t longest = std::int64_t{1} << 60, largest_chunk = std::int64_t{1} << 30;
   const bool several = words.skip("runs ");
   const bool chunk = !several && words.skip("chunk ");
@@ -204,7 +204,7 @@ Header Header::parse(const Block& block) {
         "is not a Lockstep checkpoint, or its first bytes are damaged: it does not begin with "
         "'LOCKSTEP CHECKPOINT'");
   }
-  // Of a newer format only this much is certain: title, format number, checksum of the block.
+  // A newer format guarantees only this much: title, format number, checksum of the block.
   const auto checked = text.substr(0, text.size() - hash_digits - 1);
   if (text.substr(checked.size()) != to_hex(hash64(checked.data(), checked.size())) + "\n")
     throw Error(fmt::format("is damaged: its header, bytes 0 to {}, does not match its checksum",

@@ -21,7 +21,7 @@ std::string read_cpu_model() {
   return "unknown";
 }
 
-/// Keys that may differ without a change of bits.
+/// Keys whose change does not affect bits.
 bool is_circumstance(const std::string& key) {
   constexpr std::array keys{"cpu", "host", "ranks", "backend", "written", "commit"};
   return std::ranges::find(keys, key) != keys.end();

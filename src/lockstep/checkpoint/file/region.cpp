@@ -29,13 +29,13 @@ struct Comb {
   std::int64_t begin = 0, run = 0, stride = 0, count = 0;
 };
 
-/// A region as few combs, in the order of its elements.
+/// Splits a region into few combs, in the order of its elements.
 std::vector<Comb> combs_of(const DatasetEntry& entry, const Region& region) {
   const auto& [offsets, sizes] = region;
   const Shape& global = entry.shape;
   if (sizes.numel() == 0) return {};
   const int dims = global.dims();
-  // Dimensions from `inner` on make a run; those from `outer` to `inner` repeat it.
+  // Dimensions from `inner` on form a run; those from `outer` to `inner` repeat it.
   int inner = dims == 0 ? 0 : dims - 1;
   while (inner > 0 && sizes[inner] == global[inner]) --inner;
   int outer = inner;
@@ -69,7 +69,7 @@ std::vector<Comb> combs_of(const DatasetEntry& entry, const Region& region) {
   return combs;
 }
 
-/// A region that ranks hold, and which.
+/// A region and the ranks that hold it.
 struct HeldRegion {
   Region region;
   std::vector<int> holders;
@@ -84,7 +84,7 @@ bool comes_before(const Region& a, const Region& b) {
   return key(a) < key(b);
 }
 
-/// Each region that has elements once, in the order of their first.
+/// Each non-empty region once, in the order of the regions' first elements.
 std::vector<HeldRegion> distinct(std::span<const Region> regions) {
   std::vector<int> ranks(regions.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -109,7 +109,7 @@ bool overlap(const Region& a, const Region& b) {
   return true;
 }
 
-/// Two regions that overlap; looks along the dimension in which most of them begin apart.
+/// Finds two overlapping regions; sweeps along the dimension with most distinct offsets.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(
     const std::vector<HeldRegion>& held) {
   if (held.empty()) return {};
@@ -217,7 +217,7 @@ std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region) {
     slabs.push_back(slab);
   };
   for (const auto& [begin, run, stride, count] : combs_of(entry, region)) {
-    // As many runs as make a slab, or slabs of each.
+    // Takes as many runs as fit into a slab, or cuts a run into several slabs.
     const std::int64_t together = std::max<std::int64_t>(1, slab_bytes / run);
     for (std::int64_t i = 0; i < count; i += together) {
       const std::int64_t runs = std::min(together, count - i);

@@ -16,18 +16,18 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Connected bytes of a data set.
+/// Contiguous bytes of a data set.
 struct Run {
   std::int64_t begin = 0;  ///< in the data set
   std::int64_t bytes = 0;
-  std::int64_t at = 0;  ///< in the part that it belongs to, whose runs lie end to end
+  std::int64_t at = 0;  ///< in the part it belongs to; the part's runs lie end to end
 };
 
 /// The runs of a part, in order.
 [[nodiscard]] std::vector<Run> runs_of(const DatasetEntry& entry, const Region& region);
 [[nodiscard]] std::vector<Run> runs_of(const Slab& slab);
 
-/// What two parts have in common.
+/// The overlap of two parts.
 struct CommonRun {
   std::int64_t at_first = 0, at_second = 0;  ///< as Run::at
   std::int64_t bytes = 0;
@@ -35,13 +35,13 @@ struct CommonRun {
 [[nodiscard]] std::vector<CommonRun> common_runs(std::span<const Run> first,
                                                  std::span<const Run> second);
 
-/// The region cut into slabs, in the order of its elements, of at most `slab_bytes` each.
+/// Cuts the region into slabs of at most `slab_bytes` each, in the order of its elements.
 /// Slab::local counts from the region's first byte.
 [[nodiscard]] std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region);
 
-/// Cuts the regions that the ranks hold, one a rank, into slabs; of a region that several hold each
-/// slab goes to the one that has least to write, according to `loads` (bytes, one a rank), which
-/// grow. Throws CheckpointError naming the ranks unless the regions tile the tensor.
+/// Cuts the ranks' regions, one per rank, into slabs. A slab of a region that several ranks hold
+/// goes to the one with the least to write according to `loads` (bytes per rank), which is updated.
+/// Throws CheckpointError naming the ranks unless the regions tile the tensor.
 [[nodiscard]] std::vector<Slab> plan_slabs(const DatasetEntry& entry,
                                            std::span<const Region> regions,
                                            std::vector<std::int64_t>& loads);

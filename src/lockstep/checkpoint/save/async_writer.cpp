@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-/// After so long a thread that waits for others looks whether it still should.
+/// Interval at which a thread that waits for others checks whether it still should.
 constexpr std::chrono::milliseconds between_looks{100};
 
 struct Job {
@@ -31,8 +31,8 @@ struct Job {
 
 }  // namespace
 
-/// What a rank's thread and its owner share. The thread keeps it alive: one that is inside a call
-/// of a file system that hangs cannot be joined.
+/// State shared by a rank's thread and its owner. The thread keeps it alive: a thread inside a
+/// hanging file system call cannot be joined.
 class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread> {
  public:
   explicit Thread(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
@@ -80,7 +80,7 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
     changed_.wait(lock, [&] { return !job_; });
   }
 
-  /// After the save that is under way, or without it where that takes longer than `at_most`.
+  /// Waits for the save in progress, at most `at_most`.
   void end(std::chrono::milliseconds at_most) {
     if (!has_begun()) return;
     std::unique_lock lock(mutex_);
@@ -112,7 +112,7 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
       job_.reset();
       waits_from_.reset();
       lock.unlock();
-      // Whoever sees the result sees a thread that is ready for the next.
+      // The thread is ready for the next job before its result can be seen.
       if (failure_) {
         promise.set_exception(std::exchange(failure_, nullptr));
       } else {
@@ -139,11 +139,11 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
     }
   }
 
-  /// A wait that looked all the time would take the core from who computes on it.
+  /// Busy polling would take the core from computing threads.
   void wait_asleep(Work& work) {
     wait_for_others_from(Clock::now());
     while (!work.wait_for(between_looks)) {
-      if (is_given_up()) throw CommError("a save was given up: its writer is gone");
+      if (is_given_up()) throw CommError("a save was abandoned: its writer no longer exists");
     }
     wait_for_others_from(std::nullopt);
   }
@@ -159,14 +159,14 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
   }
 
   const std::shared_ptr<ProcessGroup> group_;
-  std::thread worker_;    // the owner's
-  StagingBuffer buffer_;  // the owner's while there is no job, the thread's while there is one
-  SaveReport report_;     // the thread's
-  std::exception_ptr failure_;  // the thread's
-  mutable std::mutex mutex_;    // guards what follows
+  std::thread worker_;          // owned by the owner
+  StagingBuffer buffer_;        // owned by the owner while there is no job, else by the thread
+  SaveReport report_;           // owned by the thread
+  std::exception_ptr failure_;  // owned by the thread
+  mutable std::mutex mutex_;    // guards the members below
   mutable std::condition_variable changed_;
-  std::optional<Job> job_;                       // under way; its contents are the thread's
-  std::optional<Clock::time_point> waits_from_;  // for other ranks
+  std::optional<Job> job_;                       // in progress; the thread owns its contents
+  std::optional<Clock::time_point> waits_from_;  // waiting for other ranks
   bool runs_ = false, ends_ = false, given_up_ = false;
 };
 
@@ -176,8 +176,8 @@ AsyncCheckpointWriter::AsyncCheckpointWriter(ProcessGroup& group,
     : time_to_end_(time_to_end), compression_(compression) {
   if (!threads_may_communicate(group)) {
     throw InputError(
-        "asynchronous saving needs an MPI that was initialised with MPI_THREAD_MULTIPLE: "
-        "initialise it so, or save with CheckpointWriter");
+        "asynchronous saving needs MPI_THREAD_MULTIPLE: initialise MPI with it, or save with "
+        "CheckpointWriter");
   }
   thread_ = std::make_shared<Thread>(group.split(0, group.rank()));
 }
@@ -185,7 +185,7 @@ AsyncCheckpointWriter::AsyncCheckpointWriter(ProcessGroup& group,
 AsyncCheckpointWriter::~AsyncCheckpointWriter() { thread_->end(time_to_end_); }
 
 void AsyncCheckpointWriter::reserve(const StateDict& model, const StateDict& optimizer) {
-  // Replicated state is cut evenly, to within a slab; of sharded state each rank stages its own.
+  // Replicated state is split evenly, to within a slab; of sharded state each rank stages its own.
   std::int64_t replicated = 0, own = 0;
   for (const StateDict* state : {&model, &optimizer}) {
     for (const auto& entry : *state) {
@@ -222,7 +222,7 @@ void AsyncCheckpointWriter::begin_together(ProcessGroup& group, const std::files
     try {
       thread_->begin();
     } catch (const std::exception& e) {
-      throw CheckpointError(fmt::format("no thread could be started for it: {}", e.what()));
+      throw CheckpointError(fmt::format("cannot start a thread for it: {}", e.what()));
     }
   };
   agree(group, begin, refuse_with(not_written(path)));

@@ -20,7 +20,7 @@ Shape chunk_shape(const DatasetEntry& entry) {
     const std::int64_t most = std::max<std::int64_t>(1, slab_bytes / bytes);
     const std::int64_t pieces = (*extent + most - 1) / most;
     *extent = (*extent + pieces - 1) / pieces;
-    bytes = pieces == 1 ? bytes * *extent : slab_bytes;  // once cut, one by one
+    bytes = pieces == 1 ? bytes * *extent : slab_bytes;  // one by one, once this dimension is cut
   }
   return Shape(extents);
 }
@@ -28,7 +28,7 @@ Shape chunk_shape(const DatasetEntry& entry) {
 std::vector<Slab> cut_chunks(const DatasetEntry& entry) {
   const Shape chunk = chunk_shape(entry);
   const std::int64_t full = chunk.numel() * element_bytes(entry);
-  // What a run of chunks makes: the innermost dimensions, to the one that is cut.
+  // Bytes of a run of chunks: the product of the dimensions inside the cut one.
   int cut = 0;
   while (cut + 1 < chunk.dims() && chunk[cut] == 1) ++cut;
   std::int64_t row = element_bytes(entry);

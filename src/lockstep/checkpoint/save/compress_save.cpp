@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-/// Those of the slabs that are chunks.
+/// The slabs that are chunks.
 void deflate_own(StagedSave& save) {
   const TraceScope scope("checkpoint", "compress");
   for (auto& [dataset, slab, data] : save.mine.slabs) {

@@ -39,7 +39,7 @@ std::vector<std::byte> shuffle_and_deflate(const std::byte* data, std::int64_t b
   shuffle(data, shuffled.data(), bytes / element, full / element, element);
   z_stream stream{};
   if (deflateInit2(&stream, level, Z_DEFLATED, window_bits, memory_level, Z_RLE) != Z_OK)
-    throw Error("there is no memory to compress with");
+    throw Error("out of memory while compressing");
   std::vector<std::byte> stored(deflateBound(&stream, static_cast<uLong>(full)));
   stream.next_in = as_zlib(shuffled.data());
   stream.avail_in = static_cast<uInt>(full);
@@ -61,8 +61,8 @@ void inflate_and_unshuffle(const std::vector<std::byte>& stored, std::byte* to, 
       uncompress(as_zlib(shuffled.data()), &length, reinterpret_cast<const Bytef*>(stored.data()),
                  static_cast<uLong>(stored.size()));
   if (status != Z_OK || length != static_cast<uLongf>(full))
-    throw Error(fmt::format("zlib makes {} bytes of {}, not {} (status {})", length, stored.size(),
-                            full, status));
+    throw Error(fmt::format("zlib inflates {} bytes from {}, not {} (status {})", length,
+                            stored.size(), full, status));
   unshuffle(shuffled.data(), to, bytes / element, full / element, element);
 }
 

@@ -50,7 +50,7 @@ void LaidOutFile::finish(const File& file, const std::vector<std::vector<std::ui
   for (auto& entry : manifest_.datasets) {
     for (auto& slab : entry.slabs) {
       const auto owner = static_cast<std::size_t>(slab.owner);
-      if (used[owner] == hashes[owner].size())  // as of ranks that do not exist
+      if (used[owner] == hashes[owner].size())  // treats ranks that do not exist the same
         throw Error(fmt::format("rank {} has staged less than its part", owner));
       slab.hash = hashes[owner][used[owner]++];
     }

@@ -34,16 +34,16 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   for (int d = 0; fits && d < sizes.dims(); ++d)
     fits = sizes[d] <= global[d] && offsets[d] <= global[d] - sizes[d];
   if (!fits)
-    throw Error(fmt::format("'{}': {} cannot be a part, beginning at {}, of a tensor of shape {}",
+    throw Error(fmt::format("'{}': the part {} at offset {} does not fit into a tensor of shape {}",
                             state.name, describe(state.tensor), to_string(offsets),
                             to_string(global)));
   planned.entry.shape = global;
   return planned;
 }
 
-/// What a rank tells of the tensors it holds.
+/// Description of a rank's tensors, to be compared.
 struct Held {
-  std::uint64_t hash = 0;             ///< of their names, dtypes and global shapes
+  std::uint64_t hash = 0;             ///< hash of their names, dtypes and global shapes
   std::vector<std::int64_t> regions;  ///< of the sharded ones: offsets, then sizes
 
   static auto fields(auto& self) { return std::tie(self.hash, self.regions); }
@@ -54,7 +54,7 @@ void append(std::vector<std::int64_t>& numbers, const Region& region) {
     numbers.insert(numbers.end(), shape->begin(), shape->end());
 }
 
-/// The region at `at`, which moves on behind it.
+/// The region at `at`; advances `at` past it.
 Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int dims) {
   const auto shape = [&] {
     const auto first = numbers.begin() + static_cast<std::ptrdiff_t>(at);
@@ -80,8 +80,8 @@ void check_name(const std::string& name) {
     legal = legal && !part.empty() && part != "." && part != "..";
   if (!legal)
     throw Error(
-        fmt::format("'{}' cannot be a name in a checkpoint: its parts between '/' must not "
-                    "be empty, '.' or '..', nor hold control characters",
+        fmt::format("'{}' cannot be a name in a checkpoint: the parts between '/' must not be "
+                    "empty, '.' or '..', or hold control characters",
                     name));
 }
 
@@ -133,7 +133,7 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   const std::vector<Held> all = agree(group, describe_own, refuse_with(what));
   const auto differs =
       std::ranges::find_if(all, [&](const Held& other) { return other.hash != all[0].hash; });
-  if (differs != all.end()) {  // the same on every rank, so all come here
+  if (differs != all.end()) {  // the same on every rank, so all ranks take this branch
     const auto texts = all_gather_object(group, global);
     const auto rank = static_cast<std::size_t>(differs - all.begin());
     const auto [on_zero, there] = first_differing_lines(texts[0], texts[rank]);

@@ -11,38 +11,38 @@
 
 namespace lockstep {
 
-/// Length of a slab: large enough for a parallel file system, small enough that the checksum finds
-/// it in cache, and a useful answer to "which bytes are damaged".
+/// Length of a slab: large enough for a parallel file system, small enough to be in cache for the
+/// checksum, and a useful answer to "which bytes are damaged".
 inline constexpr std::int64_t slab_bytes = std::int64_t{4} << 20;
 
 /// Throws Error unless HDF5 can hold `name` ("blocks.0.attn.weight", "a/b") as groups and a data
-/// set, and the manifest as a line.
+/// set, and the manifest can hold it as a line.
 void check_name(const std::string& name);
 
-/// [begin, begin + bytes) of a data set cut into slabs, all but the last of `slab_bytes`.
+/// Cuts [begin, begin + bytes) of a data set into slabs; all but the last have `slab_bytes`.
 [[nodiscard]] std::vector<Slab> cut_slabs(std::int64_t begin, std::int64_t bytes, int owner = 0);
 
-/// Deals slabs of replicated data sets to `ranks` ranks: laid end to end they are one run of bytes,
-/// of which each rank gets an equal and connected part, to within a slab. The cut, and so the file,
-/// does not depend on the number of ranks.
+/// Assigns slabs of replicated data sets to `ranks` ranks. Laid end to end the data sets are one
+/// run of bytes; each rank gets an equal contiguous part, to within a slab. The cut, and so the
+/// file, does not depend on the number of ranks.
 void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 
-/// One data set of a save with the bytes that this rank holds of it.
+/// One data set of a save, and the bytes that this rank holds of it.
 struct PlannedDataset {
   DatasetEntry entry;  ///< slabs of all ranks, with their owners
   Tensor local;        ///< on the host or a device
 };
 
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.
-/// Collective: names, dtypes and global shapes are compared, and what the ranks hold of a sharded
-/// tensor must tile it. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
+/// Collective: names, dtypes and global shapes must agree, and the ranks' parts of a sharded tensor
+/// must tile it; else throws CheckpointError on all ranks. The slabs are the same on every rank.
 /// With compression, replicated tensors of 64 KiB and more are cut into chunks.
 [[nodiscard]] std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
                                                      const StateDict& optimizer,
                                                      Compression compression = Compression::none);
 
-/// For agree(): a failure becomes a CheckpointError on all ranks, with the failed rank's sentence
-/// after its rank and `what` ("checkpoint x.h5 was not written").
+/// For agree(): a failure becomes a CheckpointError on all ranks. It holds the failed rank, `what`
+/// ("checkpoint x.h5 was not written") and that rank's sentence.
 [[nodiscard]] AgreeOptions refuse_with(const std::string& what);
 
 }  // namespace lockstep

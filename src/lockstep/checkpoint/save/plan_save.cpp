@@ -1,4 +1,4 @@
-// The first part of a save: which data sets there are, and who writes which of their bytes.
+// The first part of a save: lists the data sets and decides which rank writes which bytes.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -22,7 +22,7 @@ PlannedDataset small_dataset(std::string path, const std::vector<T>& elements, c
   return planned;
 }
 
-/// HDF5 has no string of length 0: the empty text is one zero byte, which the reader drops.
+/// HDF5 has no string of length 0: an empty text is one zero byte, which the reader drops.
 PlannedDataset text_dataset(std::string path, const std::string& text) {
   std::vector<std::uint8_t> bytes(text.begin(), text.end());
   if (bytes.empty()) bytes.push_back(0);
@@ -32,7 +32,7 @@ PlannedDataset text_dataset(std::string path, const std::string& text) {
   return planned;
 }
 
-/// What rank 0 alone writes. The slabs' owner is 0.
+/// Data sets written by rank 0 alone. Their slabs' owner is 0.
 std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
                                       const CheckpointContents& contents) {
   std::vector<PlannedDataset> rest;
@@ -56,7 +56,7 @@ std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
     rest.push_back(text_dataset("/signature", contents.signature.to_text()));
   const auto writer = describe_writer(group);
   for (const auto& [key, value] : writer) rest.push_back(text_dataset("/metadata/" + key, value));
-  for (const auto& [key, value] : contents.metadata) {  // of a resumed run: the old writer's too
+  for (const auto& [key, value] : contents.metadata) {  // in a resumed run also the old writer's
     if (std::ranges::find(writer, key, &Metadata::value_type::first) == writer.end())
       rest.push_back(text_dataset("/metadata/" + key, value));
   }

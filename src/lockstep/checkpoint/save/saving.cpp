@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a rank tells of the slabs it staged.
+/// Summary of the slabs that a rank staged.
 struct Staged {
   std::string not_finite;
   std::vector<std::uint64_t> hashes;
@@ -32,19 +32,19 @@ Staged facts_of(const StagedSlabs& staged) {
   return facts;
 }
 
-/// What the other ranks write to, as rank 0 has laid it out.
+/// File layout from rank 0, for the other ranks' writes.
 struct Target {
   fs::path temporary;
   std::int64_t file_bytes = 0;
-  std::vector<std::int64_t> offsets;  ///< of the state's data sets
-  std::vector<std::int64_t> chunks;   ///< where they lie
+  std::vector<std::int64_t> offsets;  ///< hash of the state's data sets
+  std::vector<std::int64_t> chunks;   ///< their offsets
 
   static auto fields(auto& self) {
     return std::tie(self.temporary, self.file_bytes, self.offsets, self.chunks);
   }
 };
 
-/// How much room a full disk lacks; nothing where even asking for its free space fails.
+/// How much space a full disk lacks; nothing if even its free space cannot be determined.
 std::string lacking_room(const fs::path& path, std::int64_t needed_bytes) {
   try {
     return fmt::format(" ({} needed, {} free)", format_bytes(needed_bytes),
@@ -65,7 +65,7 @@ Target target_of(const LaidOutFile& file, const fs::path& temporary, std::size_t
   return target;
 }
 
-/// Takes the places of this rank's chunks from those of all.
+/// Extracts the locations of this rank's chunks from those of all.
 void place_chunks(StagedSave& save, int rank, const std::vector<std::int64_t>& chunks) {
   std::size_t mine = 0, place = 0;
   for (std::size_t i = 0; i < save.plan.of_state; ++i) {
@@ -89,7 +89,7 @@ std::string not_written(const fs::path& path) {
 }
 
 void rethrow_explained(const fs::path& path, std::int64_t needed_bytes) {
-  const char* comfort = ". Earlier checkpoints are as they were.";
+  const char* comfort = ". Earlier checkpoints are unchanged.";
   try {
     throw;
   } catch (const FileError& e) {
@@ -119,7 +119,7 @@ void write_slabs(const File& file, const StagedSave& save,
   }
 }
 
-/// The file under its temporary name, from its structure to its publishing.
+/// The file under its temporary name, from its structure to its publication.
 class WrittenSave::FileOnRankZero {
  public:
   explicit FileOnRankZero(const SavePlan& plan)
@@ -162,9 +162,9 @@ StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
     save.hashes.push_back(std::move(of_rank.hashes));
   }
   if (!save.not_finite.empty() && not_finite == NotFinite::refuse) {
-    throw Agreed<NotFiniteError>(fmt::format(
-        "{}: {} has elements that are not finite numbers. Earlier checkpoints are as they were.",
-        what, save.not_finite));
+    throw Agreed<NotFiniteError>(
+        fmt::format("{}: {} has elements that are not finite. Earlier checkpoints are unchanged.",
+                    what, save.not_finite));
   }
   return save;
 }

@@ -13,21 +13,20 @@
 #include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/io/file.hpp>
 
-// The parts of a save, in their order: plan, stage, compress, write, publish. Planning and staging
-// look at the state; what follows needs nothing but what was staged, and may come later, on
-// another thread and another group of the same ranks. All are collective, and where one fails it
-// throws CheckpointError on all ranks, with the sentence of the first that failed; then no file of
-// that save is left.
+// The stages of a save, in order: plan, stage, compress, write, publish. Planning and staging read
+// the state. The later stages need only the staged bytes, so they may run later, on another thread
+// and another group of the same ranks. All are collective. A failure throws CheckpointError on all
+// ranks, with the sentence of the first rank that failed; no file of that save is left.
 
 namespace lockstep {
 
-/// Which rank writes which bytes.
+/// Assignment of bytes to ranks.
 struct SavePlan {
   std::filesystem::path path;
-  /// Of the state, the same on every rank; on rank 0, then the rest.
+  /// First the state's data sets, the same on every rank; on rank 0, then the rest.
   std::vector<PlannedDataset> datasets;
   std::size_t of_state = 0;
-  std::int64_t bytes = 0;  ///< of all ranks' data sets
+  std::int64_t bytes = 0;  ///< total of all ranks' data sets
   Compression compression = Compression::none;
   MayWrite may_write = {};
 };
@@ -35,27 +34,27 @@ struct SavePlan {
                                  const CheckpointContents& contents,
                                  Compression compression = Compression::none);
 
-/// Bytes at rest, and their checksums.
+/// Staged bytes and their checksums.
 struct StagedSave {
   SavePlan plan;  ///< without the tensors
   StagedSlabs mine;
-  std::vector<std::vector<std::uint64_t>> hashes;  ///< of each rank's slabs, in their order
+  std::vector<std::vector<std::uint64_t>> hashes;  ///< of each rank's slabs, in order
   std::string not_finite;                          ///< as in SaveReport, the same on every rank
-  std::vector<std::vector<std::byte>> compressed;  ///< what of `mine` then lies here
+  std::vector<std::vector<std::byte>> compressed;  ///< compressed bytes that `mine` then refers to
 };
-/// With a buffer, the state may change from now on. Throws NotFiniteError as
+/// With a buffer, the state may change after this call. Throws NotFiniteError as
 /// CheckpointWriter::save does.
 [[nodiscard]] StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
                                     StagingBuffer* buffer);
 
-/// What the parts are made of: local, and for those who bring a file of their own (LocalCopies).
+/// Building blocks of the stages. Local; also for callers with a file of their own (LocalCopies).
 [[nodiscard]] std::vector<DatasetEntry> entries_of(const SavePlan& plan);
 /// "checkpoint x.h5 was not written"
 [[nodiscard]] std::string not_written(const std::filesystem::path& path);
-/// Of a catch block around a rank's own part of a save of `needed_bytes`: throws CheckpointError
-/// with what was caught and, where the disk is full, advice.
+/// For a catch block around a rank's own part of a save of `needed_bytes`: throws CheckpointError
+/// with the caught message and, if the disk is full, a remedy.
 [[noreturn]] void rethrow_explained(const std::filesystem::path& path, std::int64_t needed_bytes);
-/// The part, for agree(), which throws so.
+/// Runs the rank's part, for agree(); throws in this way.
 template <class Part>
 [[nodiscard]] auto explained(const std::filesystem::path& path, std::int64_t needed_bytes,
                              Part part) {
@@ -67,18 +66,18 @@ template <class Part>
     }
   };
 }
-/// This rank's slabs, to where the data sets lie in the file. Throws FileError.
+/// Writes this rank's slabs at the data sets' offsets in the file. Throws FileError.
 void write_slabs(const File& file, const StagedSave& save,
                  const std::vector<std::int64_t>& offsets);
 
-/// How the ranks wait for each other before they agree on something.
+/// How the ranks wait for each other before they agree.
 using WaitFor = std::function<void(Work&)>;
 
-/// Of the data sets that are planned so: this rank's slabs are now compressed, and how long each of
-/// them is all ranks know. Where there are none it does nothing.
+/// Compresses this rank's slabs of the data sets planned for it; all ranks learn their sizes. Does
+/// nothing if there are none.
 void compress_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait);
 
-/// Bytes in a file that has not yet got its name, and loses the one it has unless published.
+/// Bytes in a file that has no name yet. The file is removed unless published.
 class WrittenSave {
  public:
   WrittenSave();
@@ -94,7 +93,7 @@ class WrittenSave {
   std::int64_t file_bytes_ = 0;
 };
 [[nodiscard]] WrittenSave write_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait);
-/// Returns the size of the file, which now has its name.
+/// Publishes the file under its name and returns its size.
 std::int64_t publish_save(ProcessGroup& group, const StagedSave& save, WrittenSave& written,
                           const WaitFor& wait);
 

@@ -24,7 +24,7 @@ std::int64_t with_padding(std::int64_t bytes) {
 
 Tensor on_host(const Tensor& tensor) {
   if (tensor.device() == Device{}) return tensor;
-  Tensor host = tensor.to(Device{}, true);  // pinned: the faster way
+  Tensor host = tensor.to(Device{}, true);  // pinned memory copies faster
   current_stream(tensor.device()).synchronize();
   return host;
 }
@@ -46,13 +46,14 @@ std::byte* StagingBuffer::reserve(std::int64_t bytes) {
   void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     throw Error(
-        fmt::format("there is no memory for a copy of {} of the state: {}. Save without one "
+        fmt::format("cannot allocate a copy of {} of the state: {}. Save without a copy "
                     "(checkpoint.async = false)",
                     format_bytes(bytes), std::generic_category().message(errno)));
   }
   data_ = static_cast<std::byte*>(data);
   bytes_ = bytes;
-  // Before the first touch: fewer faults, and fewer misses in every copy. Not where it is off.
+  // Huge pages, set before the first touch: fewer faults, and fewer TLB misses in every copy. No
+  // effect where they are off.
   static_cast<void>(::madvise(data, size, MADV_HUGEPAGE));
   std::fill_n(data_, size, std::byte{0});
   return data_;

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Memory for a copy of this rank's part of a state. It is touched when it is made, so that no save
-/// waits for page faults (they cost more than the copy), and kept from save to save.
+/// Memory for a copy of this rank's part of a state. It is touched at allocation, so that no save
+/// waits for page faults (they cost more than the copy), and reused from save to save.
 class StagingBuffer {
  public:
   StagingBuffer() = default;
@@ -17,8 +17,8 @@ class StagingBuffer {
   StagingBuffer(const StagingBuffer&) = delete;
   StagingBuffer& operator=(const StagingBuffer&) = delete;
 
-  /// At least `bytes` bytes, aligned to a page. What was there is lost if they are more than ever
-  /// before. Throws Error where memory is short.
+  /// At least `bytes` bytes, aligned to a page. Growing loses the old contents. Throws Error if
+  /// memory is short.
   std::byte* reserve(std::int64_t bytes);
 
  private:
@@ -38,16 +38,16 @@ struct StagedSlab {
 /// This rank's slabs, in the order of the plan.
 struct StagedSlabs {
   std::vector<StagedSlab> slabs;
-  std::vector<Tensor> held;  ///< what data points into, unless that is a buffer
-  std::string not_finite;    ///< path of the first tensor with an infinity or NaN in it; or empty
+  std::vector<Tensor> held;  ///< memory of `data`, unless that is a buffer
+  std::string not_finite;    ///< path of the first tensor with an infinity or NaN; or empty
 };
 
-/// Bytes that staging takes of a buffer.
+/// Bytes that staging needs in a buffer.
 [[nodiscard]] std::int64_t staged_bytes(const std::vector<PlannedDataset>& plan, int rank);
 
-/// Looks at every byte that `rank` is to write, once: checksums, and whether it is finite. With a
-/// buffer the bytes are copied into it in the same pass, and the tensors may change afterwards;
-/// without one they are written from where they are. Throws Error where memory is short.
+/// Reads every byte that `rank` writes, once: computes checksums and checks for finite values. With
+/// a buffer the same pass copies the bytes into it, and the tensors may change afterwards. Without
+/// one, bytes are written from the tensors. Throws Error if memory is short.
 [[nodiscard]] StagedSlabs stage_slabs(const std::vector<PlannedDataset>& plan, int rank,
                                       StagingBuffer* buffer);
 

@@ -32,7 +32,7 @@ Element element_of(hid_t stored) {
       if (bytes == 4 && H5Tget_sign(stored) != H5T_SGN_NONE) return {DType::i32, H5T_NATIVE_INT32};
       return {DType::i64, H5T_NATIVE_INT64};
     default:
-      throw Error("is no array of numbers");
+      throw Error("is not an array of numbers");
   }
 }
 

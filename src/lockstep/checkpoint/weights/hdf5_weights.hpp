@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-/// The data sets of any HDF5 file, as h5py makes them of a state_dict: the name is the path, groups
-/// before it with a dot ("/layer1/0.weight" is "layer1.0.weight"). Numbers of 32 and 64 bits and
-/// bytes as they are, other floating types as f64, other integers as i64. Throws CheckpointError
-/// naming the file, and the data set that is no array of numbers.
+/// The data sets of any HDF5 file, as h5py makes them from a state_dict. The name is the path, with
+/// dots for groups ("/layer1/0.weight" is "layer1.0.weight"). Numbers of 32 and 64 bits and bytes
+/// keep their types, other floating types become f64, other integers i64. Throws CheckpointError
+/// naming the file, and a data set that is not an array of numbers.
 [[nodiscard]] StateDict read_hdf5_weights(const std::filesystem::path& path);
 
 }  // namespace lockstep

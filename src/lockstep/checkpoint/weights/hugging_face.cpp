@@ -27,7 +27,7 @@ bool is_mask(std::string_view name) {
          (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
 }
 
-/// x[n, m] -> [m, n] on the host, of any dtype.
+/// Transposes x[n, m] to [m, n] on the host, for any dtype.
 Tensor transposed(const Tensor& given) {
   const Tensor x = given.to(Device{});
   const std::int64_t rows = x.size(0), columns = x.size(1);
@@ -75,8 +75,8 @@ StateDict from_hugging_face_gpt2(const StateDict& weights) {
   const auto* embedding = result.find(std::string(table));
   if (tied && embedding && !same_bytes(*tied, embedding->tensor)) {
     throw CheckpointError(
-        "these GPT-2 weights have an lm_head.weight that is not wte.weight: a head of its own, "
-        "which Lockstep's gpt does not have");
+        "these GPT-2 weights have an lm_head.weight different from wte.weight, but the head of "
+        "Lockstep's gpt is tied");
   }
   return result;
 }
@@ -84,7 +84,7 @@ StateDict from_hugging_face_gpt2(const StateDict& weights) {
 StateDict to_hugging_face_gpt2(const StateDict& weights) {
   if (!weights.find(std::string(table)) || !weights.find("h.0.attn.c_attn.weight")) {
     throw InputError(
-        "these are no weights of a gpt: only those can be written as Hugging Face has GPT-2's");
+        "these are not the weights of a gpt: only those can be written in Hugging Face's form");
   }
   StateDict result;
   for (const auto& [name, tensor, placement] : weights)

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t length_bytes = 8;
-constexpr std::int64_t longest_text = 100'000'000;  // as in the format's own library
+constexpr std::int64_t longest_text = 100'000'000;  // the limit of the format's own library
 constexpr std::string_view metadata_key = "__metadata__";
 
 struct Name {
@@ -32,11 +32,12 @@ constexpr std::array names{Name{DType::f64, "F64"},   Name{DType::i64, "I64"},
 
 DType dtype_named(std::string_view name) {
   const auto* const found = std::ranges::find(names, name, &Name::name);
-  if (found == names.end()) throw Error(fmt::format("is of type {}, which Lockstep has not", name));
+  if (found == names.end())
+    throw Error(fmt::format("is of type {}, which Lockstep does not support", name));
   return found->dtype;
 }
 
-/// A tensor of the file, its bytes counted from the end of the text.
+/// A tensor of the file; its bytes are counted from the end of the text.
 struct Place {
   std::string name;
   DType dtype = DType::u8;
@@ -45,9 +46,9 @@ struct Place {
 };
 
 std::int64_t whole_number(const Json& json) {
-  if (!json.is_number_unsigned()) throw Error("has a size that is no whole number");
+  if (!json.is_number_unsigned()) throw Error("has a size that is not a whole number");
   const auto number = json.get<std::uint64_t>();
-  if (number > std::uint64_t{1} << 56U) throw Error("has a size that cannot be");
+  if (number > std::uint64_t{1} << 56U) throw Error("has an impossible size");
   return static_cast<std::int64_t>(number);
 }
 
@@ -59,7 +60,7 @@ Place place_of(const std::string& name, const Json& entry) {
     sizes.push_back(whole_number(size));
     elements *= static_cast<double>(sizes.back());
   }
-  if (elements > 1e17) throw Error("has more elements than there can be");
+  if (elements > 1e17) throw Error("has more elements than a tensor can have");
   place.shape = Shape(std::span<const std::int64_t>(sizes));
   const Json& offsets = entry.at("data_offsets");
   if (offsets.size() != 2) throw Error("has data_offsets that are not a begin and an end");
@@ -73,14 +74,14 @@ Place place_of(const std::string& name, const Json& entry) {
   return place;
 }
 
-/// What the text says.
+/// Contents of the text.
 struct Contents {
   std::vector<Place> places;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-/// Builds no more of the text than one tensor's entry at a time, as JSON's objects with 100,000
-/// names take minutes; refuses names that are there twice, and what lies deeper than an entry can.
+/// Keeps only one tensor's entry of the text at a time, since JSON objects with 100,000 names take
+/// minutes. Refuses duplicate names, and nesting deeper than an entry.
 class Text {
  public:
   explicit Text(const std::string& text) {
@@ -91,16 +92,16 @@ class Text {
   Contents contents;
 
   static constexpr const char* no_object =
-      "is not a safetensors file: behind its first 8 bytes is no JSON object";
+      "is not a safetensors file: no JSON object follows its first 8 bytes";
 
  private:
   using Event = Json::parse_event_t;
 
-  /// False for what need not be kept.
+  /// False for values that need not be kept.
   bool take(int depth, Event event, Json& parsed) {
     constexpr int deepest = 3;  // {"name": {"shape": [2, 3]}}
     if (depth > deepest || (depth == deepest && event != Event::value))
-      throw Error("is damaged: its text is nested deeper than a tensor's entry can be");
+      throw Error("is damaged: its JSON text is nested too deeply");
     if (depth == 0 && (event == Event::array_start || event == Event::value))
       throw Error(no_object);
     const bool in_metadata = depth == 2 && name_ == metadata_key;
@@ -108,7 +109,7 @@ class Text {
     if (event == Event::key) {
       key_ = parsed.get<std::string>();
       if (!names_[static_cast<std::size_t>(depth) - 1].insert(key_).second)
-        throw Error(fmt::format("is damaged: the name {} is there twice", key_));
+        throw Error(fmt::format("is damaged: the name {} occurs twice", key_));
       if (depth == 1) name_ = key_;
       return !in_metadata;
     }
@@ -130,11 +131,12 @@ class Text {
     }
   }
 
-  std::array<std::unordered_set<std::string>, 3> names_;  ///< of the open object of each depth
-  std::string key_, name_;                                ///< the newest, and that of depth 1
+  std::array<std::unordered_set<std::string>, 3>
+      names_;               ///< names of the open object at each depth
+  std::string key_, name_;  ///< the newest name, and that of depth 1
 };
 
-/// In the order of their bytes, which they cover without a gap.
+/// Sorted by their bytes, which they cover without a gap.
 void sort_places(std::vector<Place>& places, std::int64_t data_bytes) {
   std::ranges::stable_sort(places, {}, [](const Place& p) { return std::pair(p.begin, p.end); });
   std::int64_t at = 0;

@@ -16,14 +16,13 @@ struct Safetensors {
   std::vector<std::pair<std::string, std::string>> metadata;  ///< "__metadata__"
 };
 
-/// All tensors, on the host, names in the order of their bytes. Throws CheckpointError naming the
-/// file, and the tensor, for a text that is none, or nested deeper than the format is, names that
-/// are there twice, types that Lockstep does not have, and bytes that are missing, overlap, or
-/// belong to nobody.
+/// All tensors, on the host, with names in the order of their bytes. Throws CheckpointError naming
+/// the file, and the tensor: for invalid JSON, nesting deeper than the format's, duplicate names,
+/// types that Lockstep lacks, and bytes that are missing, overlap or belong to no tensor.
 [[nodiscard]] Safetensors read_safetensors(const std::filesystem::path& path);
 
-/// Appears whole or not at all (AtomicFile). Tensors are replicated, on any device. Throws
-/// FileError.
+/// Writes the file, which appears whole or not at all (AtomicFile). Tensors are replicated, on any
+/// device. Throws FileError.
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
 
 }  // namespace lockstep

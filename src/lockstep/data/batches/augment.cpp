@@ -26,8 +26,8 @@ BatchTransforms make_augmentation(const AugmentOptions& options, const Shape& sa
   if (options.crop_padding == 0 && !options.flip) return transforms;
   if (sample.dims() != 3) {
     throw InputError(
-        "data.augment_crop_padding and data.augment_flip are for images [C, H, W], not for samples "
-        "of shape " +
+        "data.augment_crop_padding and data.augment_flip need images [C, H, W], not samples of "
+        "shape " +
         to_string(sample) + ". Leave them out.");
   }
   if (options.crop_padding > 0) {

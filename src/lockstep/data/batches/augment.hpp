@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-/// Images are padded on all sides and cut to their size again at a random place: torchvision's
+/// Pads images on all sides and crops them to their size at a random place: torchvision's
 /// RandomCrop(size, padding).
 class RandomCrop final : public BatchTransform {
  public:
-  /// `padding` in pixels, at least 1; `fill` is what an added pixel holds, one value a channel: an
+  /// `padding` in pixels, at least 1. `fill` is the value of added pixels, one per channel, as an
   /// input, so after normalisation.
   RandomCrop(std::int64_t padding, const std::vector<float>& fill, std::uint64_t seed);
   void apply(const Batch& batch, std::int64_t epoch) const override;
@@ -21,7 +21,7 @@ class RandomCrop final : public BatchTransform {
   std::uint64_t seed_;
 };
 
-/// Half of the images are mirrored left to right: torchvision's RandomHorizontalFlip.
+/// Mirrors half of the images left to right: torchvision's RandomHorizontalFlip.
 class RandomHorizontalFlip final : public BatchTransform {
  public:
   explicit RandomHorizontalFlip(std::uint64_t seed) : seed_(seed) {}
@@ -31,14 +31,14 @@ class RandomHorizontalFlip final : public BatchTransform {
   std::uint64_t seed_;
 };
 
-/// What is done to training images.
+/// Transforms of training images.
 struct AugmentOptions {
   std::int64_t crop_padding = 0;  ///< pixels; 0: no crop
   bool flip = false;
 };
 
-/// The transforms that `options` names, for samples of shape `sample`; empty if it names none.
-/// `fill` as above, or one value for all channels. Throws InputError if the samples are no images.
+/// The transforms named by `options`, for samples of shape `sample`; empty if it names none. `fill`
+/// as above, or one value for all channels. Throws InputError if the samples are not images.
 [[nodiscard]] BatchTransforms make_augmentation(const AugmentOptions& options, const Shape& sample,
                                                 std::vector<float> fill, std::uint64_t seed);
 

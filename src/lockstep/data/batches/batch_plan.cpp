@@ -18,7 +18,8 @@ void check_sizes(const char* plan, std::int64_t samples, std::int64_t batch_size
     throw InputError(
         fmt::format("{}: the batch size is {}; it must be at least 1.", plan, batch_size));
   }
-  if (world < 1) throw Error(fmt::format("{}: a world of {} ranks does not exist", plan, world));
+  if (world < 1)
+    throw Error(fmt::format("{}: the number of ranks is {}; it must be at least 1", plan, world));
 }
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// Tells a Loader which samples this rank needs, step by step. One thread at a time.
+/// Gives a Loader the samples that this rank needs, step by step. One thread at a time.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
   /// Steps of an epoch on this rank; the same in every epoch.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
-  /// The most samples that a step has.
+  /// The largest number of samples in a step.
   [[nodiscard]] virtual std::int64_t largest_batch() const = 0;
   /// Must allocate nothing.
   virtual void start_epoch(std::int64_t epoch) = 0;
@@ -63,9 +63,9 @@ class EvalBatches final : public BatchSource {
   std::vector<std::int64_t> indices_;
 };
 
-/// The samples that a DistributedSampler gives this rank, in batches: what torch.utils.data's
-/// DataLoader makes of `batch_size`, `sampler` and `drop_last`. The last batch of a rank is
-/// smaller, or left out with `drop_last`. Loader::start_epoch sets the sampler's epoch.
+/// The samples of a DistributedSampler for this rank, in batches: like torch.utils.data.DataLoader
+/// with `batch_size`, `sampler` and `drop_last`. A rank's last batch is smaller, or dropped with
+/// `drop_last`. Loader::start_epoch sets the sampler's epoch.
 ///
 ///   Loader loader(dataset, std::make_unique<SampledBatches>(
 ///       DistributedSampler(dataset->size(), group->size(), group->rank()), 64));

@@ -20,8 +20,8 @@
 
 namespace lockstep {
 
-// Step s lives in ring[s % ring.size()]. With `taken` steps given out, the caller still reads step
-// taken - 1, so the thread may load steps below taken - 1 + ring.size().
+// Step s lies in ring[s % ring.size()]. After `taken` steps were given out, the caller still reads
+// step taken - 1, so the thread may load steps below taken - 1 + ring.size().
 struct Loader::State {
   State(std::shared_ptr<const Dataset> data, std::unique_ptr<BatchSource> source,
         std::int64_t buffers, BatchTransforms changes, Device device)
@@ -40,9 +40,8 @@ struct Loader::State {
       copies = std::make_unique<Copies>(*dataset, ring, batches->largest_batch(), device);
   }
 
-  /// What is done with each batch of the ring, where the caller wants it on a device: a stream of
-  /// its own copies it from pinned memory, and waits for the caller's stream by events, as that
-  /// waits for it.
+  /// Copies the ring's batches to a device: from pinned memory, on a stream of its own. Events
+  /// order this stream and the caller's in both directions.
   struct Copies {
     Copies(const Dataset& dataset, const std::vector<Batch>& ring, std::int64_t capacity,
            Device where)
@@ -56,14 +55,14 @@ struct Loader::State {
       let_go();
     }
 
-    /// The caller's work so far may use any of the batches.
+    /// The caller's earlier work may use any of the batches.
     void let_go() {
       for (DeviceEvent& event : used) event.record(current_stream(device));
     }
     void let_go(std::size_t slot) { used[slot].record(current_stream(device)); }
-    /// By the loading thread, before it writes into a slot: its last copy is to be over.
+    /// Called by the loading thread before it writes into a slot: waits for the slot's last copy.
     void wait_for_copy(std::size_t slot) const { arrived[slot].synchronize(); }
-    /// By the loading thread.
+    /// Called by the loading thread.
     void send(const Batch& batch, std::size_t slot) {
       const StreamGuard guard(stream);
       stream.wait(used[slot]);
@@ -86,8 +85,7 @@ struct Loader::State {
   }
   [[nodiscard]] Batch& slot(std::int64_t step) { return ring[slot_of(step)]; }
 
-  // Whether the thread has something to do. Before an epoch's first next() the caller holds
-  // nothing.
+  // Whether the thread has work. Before an epoch's first next() the caller holds no batch.
   [[nodiscard]] bool may_load() const {
     const std::int64_t held = taken > first ? taken - 1 : taken;
     return running && loaded < steps && loaded < held + static_cast<std::int64_t>(ring.size());
@@ -115,7 +113,7 @@ struct Loader::State {
     }
   }
 
-  // Without the lock: while busy, nobody else touches the source or this step's slot.
+  // Without the lock: while busy, no other thread touches the source or this step's slot.
   std::exception_ptr load(std::int64_t step, bool begins) noexcept {
     const TraceScope scope("loader", "load batch", nullptr, step);
     try {
@@ -146,16 +144,16 @@ struct Loader::State {
   std::unique_ptr<Copies> copies;  // null: batches stay on the host
   double waited = 0.0;
 
-  std::mutex mutex;                     // guards what follows
-  std::condition_variable work, ready;  // for the thread; for the caller
+  std::mutex mutex;                     // guards the members below
+  std::condition_variable work, ready;  // signals the thread; signals the caller
   bool stopping = false;
-  bool running = false;  // in an epoch that has not failed
+  bool running = false;  // in an epoch without a failure
   bool busy = false;     // the thread is loading step `loaded`
   bool epoch_begins = false;
   std::int64_t epoch = 0;   // changed only while the thread is not busy
-  std::int64_t first = 0;   // step the epoch began at
+  std::int64_t first = 0;   // first step of the epoch's range
   std::int64_t loaded = 0;  // steps below are in the ring
-  std::int64_t taken = 0;   // steps below were given out; written by the caller alone
+  std::int64_t taken = 0;   // steps below were given out; written only by the caller
   std::exception_ptr failure;
 
   std::thread thread;
@@ -226,7 +224,7 @@ const Batch& Loader::next() {
     std::unique_lock lock(s.mutex);
     const auto arrived = [&] { return s.loaded > step || s.failure; };
     if (s.copies && step > s.first) s.copies->let_go(s.slot_of(step - 1));
-    s.taken = step + 1;  // gives the batch of step - 1 back to the thread
+    s.taken = step + 1;  // returns the batch of step - 1 to the thread
     s.work.notify_one();
     if (!arrived()) {
       const TraceScope scope("wait", "wait for batch", nullptr, step);

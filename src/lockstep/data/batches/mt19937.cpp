@@ -18,7 +18,7 @@ std::uint32_t scrambled(std::uint32_t before) { return before ^ (before >> 30U);
 }  // namespace
 
 PythonRandom::PythonRandom(std::uint64_t seed) {
-  // Python cuts the seed into 32-bit words, least significant first.
+  // Python splits the seed into 32-bit words, least significant first.
   const std::array<std::uint32_t, 2> all{static_cast<std::uint32_t>(seed),
                                          static_cast<std::uint32_t>(seed >> 32U)};
   const auto key = std::span(all).first(all[1] == 0 ? 1 : 2);

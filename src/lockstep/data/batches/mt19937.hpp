@@ -7,15 +7,15 @@
 namespace lockstep {
 
 /// Python's `random.Random(seed)`: MT19937 seeded by init_by_array (Matsumoto, Nishimura:
-/// mt19937ar.c; std::mt19937 has no such seeding). For lists that must equal Python's; our own
-/// randomness is Philox.
+/// mt19937ar.c; std::mt19937 has no such seeding). Only for lists that must equal Python's;
+/// Lockstep's own randomness is Philox.
 class PythonRandom {
  public:
   explicit PythonRandom(std::uint64_t seed);
 
   [[nodiscard]] std::uint32_t next_u32();
-  /// random.randrange(n) for 1 <= n < 2^32: as many leading bits as n has, drawn again until below
-  /// n.
+  /// random.randrange(n) for 1 <= n < 2^32: draws as many leading bits as n has until the number is
+  /// below n.
   [[nodiscard]] std::uint32_t below(std::uint32_t n);
   /// random.shuffle(values). Throws Error for 2^32 values or more.
   void shuffle(std::vector<std::int64_t>& values);

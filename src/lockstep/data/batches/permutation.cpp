@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-// Sets shuffles apart from other consumers of the same seed: "SHUF" in the stream's upper half.
+// Separates shuffles from other uses of the same seed: "SHUF" in the stream's upper half.
 constexpr std::uint64_t shuffle_stream = std::uint64_t{0x53485546} << 32U;
 
 std::size_t checked(std::int64_t n) {
   if (n < 0 || n > std::numeric_limits<std::uint32_t>::max()) {
     throw InputError("a data set of " + std::to_string(n) +
-                     " samples cannot be shuffled: 0 to 4294967295 are possible");
+                     " samples cannot be shuffled: the number must be from 0 to 4294967295");
   }
   return static_cast<std::size_t>(n);
 }

@@ -34,7 +34,7 @@ DistributedSampler::DistributedSampler(std::int64_t n, int world, int rank,
 }
 
 void DistributedSampler::set_epoch(std::int64_t epoch) {
-  // As in PyTorch, seed and epoch are one number: their sum.
+  // As in PyTorch, the order depends on the sum of seed and epoch.
   order_.set_epoch(static_cast<std::int64_t>(options_.seed) + epoch);
   const auto order = order_.indices();
   for (std::int64_t j = 0; j < num_samples_; ++j) {

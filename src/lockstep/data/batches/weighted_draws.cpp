@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Sets draws apart from other consumers of the same seed: "DRAW" in the stream's upper half.
+// Separates draws from other uses of the same seed: "DRAW" in the stream's upper half.
 constexpr std::uint64_t draw_stream = std::uint64_t{0x44524157} << 32U;
 
 /// In [0, 1).
@@ -29,13 +29,13 @@ WeightedDraws::WeightedDraws(std::span<const double> weights, std::int64_t draws
   cumulative_.reserve(weights.size());
   for (const double weight : weights) {
     if (!std::isfinite(weight) || weight < 0) {
-      throw InputError(fmt::format("the weight of sample {} is {}: weights are 0 or positive.",
+      throw InputError(fmt::format("the weight of sample {} is {}: a weight must be 0 or positive.",
                                    cumulative_.size(), weight));
     }
     cumulative_.push_back(sum += weight);
   }
   if (!(sum > 0) || !std::isfinite(sum))
-    throw InputError("the weights of the samples add up to nothing that can be drawn by.");
+    throw InputError("the weights of the samples are all 0, so none can be drawn.");
   set_epoch(0);
 }
 
@@ -43,7 +43,7 @@ void WeightedDraws::set_epoch(std::int64_t epoch) {
   PhiloxSequence random(seed_, draw_stream ^ static_cast<std::uint64_t>(epoch));
   const double sum = cumulative_.back();
   for (std::int64_t& index : indices_) {
-    // Rounding may reach the sum itself: then it is the last sample that has a weight.
+    // Rounding may reach the sum itself; then the last sample with a weight is drawn.
     const double at = std::min(uniform(random) * sum, std::nextafter(sum, 0.0));
     index = std::ranges::upper_bound(cumulative_, at) - cumulative_.begin();
   }

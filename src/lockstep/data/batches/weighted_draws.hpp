@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-/// Samples drawn with replacement, sample i with probability w[i] / sum of w (PyTorch's
-/// WeightedRandomSampler): by the inverse of the cumulative distribution of a counter-based uniform
-/// number of 53 bits, one a draw.
+/// Draws samples with replacement, sample i with probability w[i] / sum of w (PyTorch's
+/// WeightedRandomSampler). Inverts the cumulative distribution at a counter-based uniform number of
+/// 53 bits, one per draw.
 class WeightedDraws final : public EpochOrder {
  public:
-  /// `draws` an epoch. Throws InputError if a weight is negative or not finite, or all are 0.
+  /// `draws` per epoch. Throws InputError if a weight is negative or not finite, or all are 0.
   WeightedDraws(std::span<const double> weights, std::int64_t draws, std::uint64_t seed);
 
   void set_epoch(std::int64_t epoch) override;
@@ -24,11 +24,11 @@ class WeightedDraws final : public EpochOrder {
   std::uint64_t seed_;
 };
 
-/// A weight a sample, such that every class that occurs is drawn equally often.
+/// One weight per sample, with which every class that occurs is drawn equally often.
 [[nodiscard]] std::vector<double> weights_that_balance(std::span<const std::int64_t> labels,
                                                        std::int64_t classes);
 
-/// How often each class in [0, classes) occurs. Throws Error for a label outside.
+/// Number of samples of each class in [0, classes). Throws Error for a label outside.
 [[nodiscard]] std::vector<std::int64_t> count_labels(std::span<const std::int64_t> labels,
                                                      std::int64_t classes);
 

@@ -123,8 +123,8 @@ struct ByteSource::State {
   std::filesystem::path name;
   Descriptor handle;
   std::vector<std::byte> buffer;
-  std::span<const std::byte> pending;  // of the buffer, not yet consumed
-  std::unique_ptr<Inflater> inflater;  // null: a plain file
+  std::span<const std::byte> pending;  // unconsumed part of the buffer
+  std::unique_ptr<Inflater> inflater;  // null for a plain file
   bool member_ended = false;
   std::int64_t file_size = 0;
   std::int64_t file_offset = 0;
@@ -132,7 +132,8 @@ struct ByteSource::State {
 };
 
 ByteSource::ByteSource(const std::filesystem::path& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
+  const int fd =
+      ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
   if (fd < 0) {
     const int error = errno;
     throw InputError(fmt::format("data file {} cannot be opened: {}. Check data.path.",

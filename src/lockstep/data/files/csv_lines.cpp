@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-/// What the header has most of outside quotes; a comma of as many.
+/// The separator that the header has most of outside quotes; a comma in a draw.
 char separator_of(std::string_view text) {
   constexpr std::string_view candidates = ",;\t";
   std::array<std::size_t, candidates.size()> counts{};
-  bool in_quotes = false, cell_begins = true;  // a quote within a cell is a sign as others
+  bool in_quotes = false, cell_begins = true;  // a quote inside a cell is an ordinary character
   for (const char c : text) {
     if (c == '"' && cell_begins) in_quotes = !in_quotes;
     if (in_quotes || c == '"' || c == ' ') continue;

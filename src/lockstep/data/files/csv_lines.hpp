@@ -7,21 +7,21 @@
 
 namespace lockstep {
 
-/// Takes a text of comma-separated values (RFC 4180) apart, line by line.
+/// Splits a text of comma-separated values (RFC 4180), line by line.
 class CsvLines {
  public:
-  /// `text` must outlive the cells. Cells whose quotes were taken off are kept in `unquoted`.
-  /// `name` stands for the file in messages.
+  /// `text` must outlive the cells. `unquoted` stores cells whose quotes were removed. `name` names
+  /// the file in messages.
   CsvLines(std::string_view text, std::deque<std::string>& unquoted, std::string name);
 
-  /// The cells of the next line that is not empty, blanks around them cut; false at the end. Throws
-  /// InputError if a quote does not end, or is followed by something else than a separator.
+  /// The cells of the next non-empty line, trimmed; false at the end. Throws InputError if a quote
+  /// does not end, or is followed by a character other than a separator.
   bool next(std::vector<std::string_view>& cells);
 
-  /// What separates cells: a comma, a semicolon or a tab.
+  /// The separator of cells: a comma, a semicolon or a tab.
   [[nodiscard]] char separator() const noexcept { return separator_; }
 
-  /// Number of the line that next() has given, from 1 on.
+  /// Number of the line that next() returned last, from 1.
   [[nodiscard]] std::int64_t line() const noexcept { return line_; }
 
  private:

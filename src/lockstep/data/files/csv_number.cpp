@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Whether a well-formed number that no double holds is too small for one, and not too large.
+/// Whether a well-formed number outside a double's range is too small, not too large.
 bool is_too_small(std::string_view number) {
   const auto exponent_at = std::min(number.find_first_of("eE"), number.size());
   const std::string_view digits = number.substr(0, exponent_at);

@@ -58,7 +58,7 @@ class NumbersInMemory final : public StoredArray {
                    [](double x) { return static_cast<T>(x); });
   }
 
-  /// From 2^53 on two integers may be one double; from 2^63 on there is no i64.
+  /// From 2^53 on two integers may share one double; from 2^63 on there is no i64.
   void expect_exact(std::span<const double> numbers, std::int64_t first_row) const {
     const auto bad = std::ranges::find_if(numbers, [](double x) { return std::abs(x) >= 0x1p53; });
     if (bad == numbers.end()) return;
@@ -91,13 +91,13 @@ void expect_no_utf16(std::string_view text, const std::string& name) {
       fmt::format("{} is UTF-16 text. Save the table as UTF-8 (iconv -f utf-16 -t utf-8).", name));
 }
 
-/// Names of columns and classes go into decks and checkpoints, which are UTF-8 without NUL: others
-/// could be written there, but never read again.
+/// Names of columns and classes go into decks and checkpoints, which are UTF-8 without NUL. Other
+/// names could be written there, but not read again.
 void expect_name(std::string_view name, const std::string& where) {
   for_each_utf8_character(name, [&](const Utf8Character& character, std::size_t at) {
     if (character.bytes == 0) {
       throw InputError(fmt::format(
-          "{}: byte {:#04x} is no UTF-8 text. Save the table as UTF-8 (iconv -f latin1 -t utf-8).",
+          "{}: byte {:#04x} is not UTF-8 text. Save the table as UTF-8 (iconv -f latin1 -t utf-8).",
           where, static_cast<unsigned char>(name[at])));
     }
     if (character.code == 0) {
@@ -109,8 +109,7 @@ void expect_name(std::string_view name, const std::string& where) {
 
 bool is_any_number(std::string_view cell) { return csv_number(cell) || csv_number(cell, ','); }
 
-/// Whether what should be a header is more likely the first of the samples; `next` is the line
-/// behind it.
+/// Whether the supposed header is more likely the first sample; `next` is the following line.
 bool looks_like_samples(std::span<const std::string> names,
                         std::span<const std::string_view> next) {
   if (std::ranges::all_of(names, is_any_number)) return true;
@@ -175,7 +174,7 @@ void CsvTable::add(std::size_t file, CsvHeader header) {
 void CsvTable::take_names(std::size_t file, const std::vector<std::string>& names,
                           const std::string& where) {
   if (file > 0 && names != columns_) {
-    throw InputError(fmt::format("{} has columns {}, but {} has {}. They do not belong together.",
+    throw InputError(fmt::format("{} has columns {}, but {} has {}. The columns must be the same.",
                                  files_[file].string(), some_of(names), files_[0].string(),
                                  some_of(columns_)));
   }
@@ -214,7 +213,7 @@ void CsvTable::find_decimal_sign(const UsedColumns& used) {
   std::vector<bool> is_used(columns_.size(), used.names.empty());
   is_used.back() = is_used.back() || used.and_last;
   for (const std::string& column : used.names) {
-    const auto found = places_of_columns_.find(column);  // who reads it says if it is not there
+    const auto found = places_of_columns_.find(column);  // the reader reports its absence
     if (found != places_of_columns_.end()) is_used[found->second] = true;
   }
   const auto first_with = [&](char sign) {
@@ -276,7 +275,7 @@ bool CsvTable::is_numeric(const std::string& column) const {
 std::vector<std::string> CsvTable::labels(const std::string& column) const {
   const std::size_t c = index_of(column);
   std::set<std::string_view> found;
-  std::optional<std::int64_t> first_number, first_word;  // rows
+  std::optional<std::int64_t> first_number, first_word;  // number of rows
   for (std::int64_t row = 0; row < rows(); ++row) {
     const std::string_view text = cell(row, c);
     if (text.empty()) {
@@ -289,10 +288,10 @@ std::vector<std::string> CsvTable::labels(const std::string& column) const {
     if (!first) first = row;
   }
   if (first_number && first_word) {
-    throw InputError(fmt::format(
-        "{}: column {} is \"{}\", no number as in {}. Repair the line, or, if these are the names "
-        "of classes, list them all in data.class_names.",
-        where(*first_word), columns_[c], cell(*first_word, c), where(*first_number)));
+    throw InputError(
+        fmt::format("{}: column {} is \"{}\", but {} has a number. Repair the line, or, if these "
+                    "are the names of classes, list them all in data.class_names.",
+                    where(*first_word), columns_[c], cell(*first_word, c), where(*first_number)));
   }
   return {found.begin(), found.end()};
 }
@@ -339,8 +338,8 @@ std::shared_ptr<const StoredArray> CsvTable::codes(const std::string& column,
     if (found == places.end()) {
       expect_name(cell(row, c), where(row));
       throw InputError(
-          fmt::format("{}: {} is \"{}\", which is none of the classes {}. Repair the line, or "
-                      "correct data.class_names.",
+          fmt::format("{}: {} is \"{}\", not one of the classes {}. Repair the line, or correct "
+                      "data.class_names.",
                       where(row), column, cell(row, c), some_of(labels)));
     }
     codes.push_back(static_cast<double>(found->second));

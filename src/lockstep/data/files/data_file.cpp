@@ -35,7 +35,7 @@ std::shared_ptr<const File> DataFile::open() const {
     return OpenFiles::instance().use(*known_);
   } catch (const FileError& error) {
     throw InputError(fmt::format(
-        "{}. The file was there when the run began: restore it, and go on with --resume.",
+        "{}. The file was there when the run began: restore it, and continue with --resume.",
         error.what()));
   }
 }
@@ -45,8 +45,7 @@ void DataFile::expect_unchanged() const {
   if (now == known_->status()) return;
   throw InputError(fmt::format(
       "data file {} was changed while the run reads it{}, so earlier and later samples do not "
-      "belong "
-      "together. Start again, and write new data to a new file.",
+      "match. Start again, and write new data to a new file.",
       path().string(),
       now.bytes == bytes() ? ""
                            : fmt::format(" (it has {} bytes, and had {})", now.bytes, bytes())));

@@ -25,7 +25,7 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
   std::vector<fs::path> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (status == 0) return files;
-  throw InputError(fmt::format("no file fits {}. Correct the pattern in data.path.",
+  throw InputError(fmt::format("no file matches {}. Correct the pattern in data.path.",
                                detail::looked_for(pattern)));
 }
 
@@ -35,7 +35,7 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
       split == Split::train || files.test_path.empty() ? options.path : files.test_path;
   if (paths.empty() || paths == std::vector<std::string>{"auto"}) {
     throw InputError(
-        "what is in files needs data.path, the file or files, but it is \"auto\". Set it in the "
+        "data in files need data.path, the file or files, but it is \"auto\". Set it in the "
         "deck "
         "or "
         "with --set 'data.path=\"FILE\"'.");
@@ -45,14 +45,14 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
 
 [[noreturn]] void refuse_without_features(const CsvTable& table) {
   throw InputError(fmt::format(
-      "{} has no column for features, only {}. Add one, or, where these are several, separate "
+      "{} has no column for features, only {}. Add one, or, if these are several columns, separate "
       "their cells by commas, semicolons or tabs.",
       table.name(),
       table.columns().size() == 1 ? fmt::format("the one column \"{}\"", table.columns()[0])
                                   : some_of(table.columns())));
 }
 
-/// What is read of a table, also where some of it is left to the table (DataFiles::completed).
+/// The columns of a table to read, including those left to the table (DataFiles::completed).
 UsedColumns columns_of(const DataOptions& options) {
   const auto& [features, targets] = options.files().columns;
   if (features.empty()) return {};
@@ -167,7 +167,7 @@ std::vector<std::shared_ptr<const StoredArray>> DataFiles::others(
   const FileOptions& o = options.files();
   if (table_ && !o.other_features.empty()) {
     throw InputError(
-        "data.other_features names arrays of hdf5 and npy files, but the data are a table. Put "
+        "data.other_features is for arrays of hdf5 and npy files, but the data are a table. Put "
         "the columns into data.feature_columns.");
   }
   const std::string& first = split_ == Split::train ? o.train_features : o.test_features;

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Extents = std::array<hsize_t, Shape::max_dims>;
 
-/// Of types that can be read without HDF5.
+/// For types that can be read without HDF5.
 std::optional<StoredType> stored_as(hid_t type) {
   if constexpr (std::endian::native != std::endian::little) return std::nullopt;
   const std::array<std::pair<hid_t, StoredType>, 5> known{{{H5T_IEEE_F32LE, StoredType::f32},
@@ -41,7 +41,7 @@ hid_t memory_type() {
   return H5T_NATIVE_UINT8;
 }
 
-/// "lzf (32000)": the first filter of a data set that this HDF5 does not have.
+/// "lzf (32000)": the first filter of a data set that this HDF5 lacks.
 std::optional<std::string> missing_filter(hid_t dataset) {
   const Hdf5Lock lock;
   const Hdf5Handle layout(H5Dget_create_plist(dataset), H5Pclose, "examine a data set");
@@ -74,7 +74,7 @@ struct Hdf5Array::State {
     if (H5Fis_hdf5(path.c_str()) == 0) {
       throw InputError(
           fmt::format("data file {} is not an HDF5 file. Point data.path at one, or set data.kind "
-                      "to what it is.",
+                      "to the file's kind.",
                       path.string()));
     }
     try {
@@ -92,8 +92,8 @@ struct Hdf5Array::State {
     }
   }
 
-  /// Learns all about the data set; returns how to open it for reading. It is closed again, because
-  /// HDF5 gives an open data set no other cache.
+  /// Examines the data set; returns how to open it for reading. It is closed again, because HDF5
+  /// gives an open data set no other cache.
   Hdf5Handle examine(const fs::path& path, const std::string& name, std::int64_t cache_bytes,
                      ExternalElements external) {
     const Hdf5Handle found = open_data_set(file->id(), name, path.string());
@@ -140,8 +140,8 @@ struct Hdf5Array::State {
       expect_elements(*file, found.id(), path, external);
     } catch (const ExternalElementsError& error) {
       throw InputError(
-          fmt::format("data set {} of {} {}. It is read with data.allow_external = true (lockstep "
-                      "predict --allow-external), if those files are meant.",
+          fmt::format("data set {} of {} {}. If those files are meant, set data.allow_external = "
+                      "true (lockstep predict --allow-external).",
                       name, path.string(), error.what()));
     } catch (const Error& error) {
       throw InputError(fmt::format("data set {} of {} {}.", name, path.string(), error.what()));
@@ -162,7 +162,7 @@ struct Hdf5Array::State {
     }
   }
 
-  /// So that no product of some of them overflows, also with the elements' size.
+  /// Bounds sizes so that no product of them overflows, even with the elements' size.
   static void expect_possible_extents(std::span<const hsize_t> extents, std::size_t element_bytes) {
     constexpr hsize_t most = hsize_t{1} << 60U;
     hsize_t bytes = std::max<hsize_t>(element_bytes, sizeof(double));
@@ -172,7 +172,7 @@ struct Hdf5Array::State {
     }
   }
 
-  /// HDF5 1.10 believes the size of a chunk, and reads behind the end of one that is smaller.
+  /// HDF5 1.10 trusts the stored size of a chunk, and reads past the end of a smaller one.
   void expect_possible_chunks(hid_t found, hid_t extent, hid_t layout) const {
     Extents chunk{}, largest{};
     H5Pget_chunk(layout, shape.dims(), chunk.data());
@@ -185,11 +185,11 @@ struct Hdf5Array::State {
       bytes *= chunk[d];
     }
     if (H5Pget_nfilters(layout) == 0 && H5Dget_storage_size(found) % bytes != 0)
-      throw Error("what is stored is no whole number of chunks");
+      throw Error("the stored size is not a whole number of chunks");
   }
 
-  /// HDF5 does not keep a chunk that is larger than its cache, which would decode it anew for every
-  /// row: so there is always room for one row of chunks, side by side.
+  /// HDF5 does not cache a chunk larger than its cache, and would decode it anew for every row. So
+  /// there is always room for one row of chunks side by side.
   void set_cache(hid_t layout, hid_t access, std::int64_t cache_bytes) {
     Extents chunk{};
     H5Pget_chunk(layout, shape.dims(), chunk.data());
@@ -200,7 +200,8 @@ struct Hdf5Array::State {
       bytes *= extent;
     }
     const std::int64_t budget = std::max(cache_bytes, side_by_side * bytes);
-    // HDF5's manual: a prime about 100 times the chunks that fit; any odd number spreads as well.
+    // HDF5's manual asks for a prime of about 100 times the number of chunks that fit; any odd
+    // number spreads as well.
     const std::int64_t slots = std::min<std::int64_t>(100 * (budget / bytes) + 1, 1'000'003);
     hdf5_check(H5Pset_chunk_cache(access, static_cast<std::size_t>(slots),
                                   static_cast<std::size_t>(budget), 0.0),
@@ -248,7 +249,7 @@ struct Hdf5Array::State {
   std::optional<Hdf5Handle> file, dataset, space;
   Shape shape;
   std::int64_t row_elements = 0, element_bytes = 0;
-  std::int64_t offset = -1;  ///< of the first element in the file; -1: only HDF5 can read it
+  std::int64_t offset = -1;  ///< offset of the first element in the file; -1: only HDF5 can read it
   std::optional<StoredType> stored;
   bool integers = false, bytes = false;
   std::string description;

@@ -18,7 +18,7 @@ bool is_data_set(Hdf5Id object) { return H5Iget_type(object) == H5I_DATASET; }
 
 herr_t keep_name(hid_t group, const char* name, const H5L_info_t*, void* names) {
   const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
-  if (object < 0) return 0;  // a link that leads nowhere
+  if (object < 0) return 0;  // a dangling link
   if (is_data_set(object)) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return H5Oclose(object);
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t magic_u8 = 0x00000800U;  // plus the number of dimensions
 constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
-// gzip data are given this much at once; beyond it the tensor doubles as the data arrive.
+// for gzip data the first allocation; beyond it the tensor doubles as data arrive
 constexpr std::int64_t first_bytes = std::int64_t{64} << 20U;
 
 std::uint32_t big_endian(std::span<const std::byte, 4> b) {
@@ -55,7 +55,7 @@ void check_magic(ByteSource& source, const std::string& name, int dims) {
                   name, expected, kind_of(dims), found, remedy));
 }
 
-// The product of the extents, or nothing where it is beyond any file.
+// The product of the extents; nothing if it exceeds any file.
 std::optional<std::int64_t> product(const std::vector<std::int64_t>& extents) {
   constexpr std::int64_t limit = std::int64_t{1} << 60U;
   std::int64_t total = 1;

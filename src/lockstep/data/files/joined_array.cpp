@@ -19,8 +19,8 @@ JoinedArray::JoinedArray(std::vector<std::shared_ptr<const StoredArray>> parts)
                        part->integers() == first.integers() && part->bytes() == first.bytes();
     if (!alike) {
       throw InputError(
-          fmt::format("{} and {} cannot be joined: but for the number of samples their shapes and "
-                      "kinds of numbers must be the same.",
+          fmt::format("{} and {} cannot be joined: their shapes, apart from the number of samples, "
+                      "and kinds of numbers must be the same.",
                       first.description(), part->description()));
     }
     rows += part->rows();

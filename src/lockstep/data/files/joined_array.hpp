@@ -11,7 +11,7 @@ namespace lockstep {
 /// The rows of several arrays, one array after another.
 class JoinedArray final : public StoredArray {
  public:
-  /// Throws InputError if their rows differ in shape, or some are integers, or bytes, and some not.
+  /// Throws InputError if their rows differ in shape, or if only some are integers, or bytes.
   explicit JoinedArray(std::vector<std::shared_ptr<const StoredArray>> parts);
 
   [[nodiscard]] const Shape& shape() const noexcept override { return shape_; }
@@ -29,7 +29,7 @@ class JoinedArray final : public StoredArray {
   void read_rows(std::int64_t begin, std::int64_t end, std::span<T> out) const;
 
   std::vector<std::shared_ptr<const StoredArray>> parts_;
-  std::vector<std::int64_t> ends_;  ///< of each part, in rows of the whole
+  std::vector<std::int64_t> ends_;  ///< end of each part, in rows of the whole
   Shape shape_;
   std::string description_;
 };

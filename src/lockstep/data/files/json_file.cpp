@@ -20,7 +20,7 @@ nlohmann::json read_json_file(const std::filesystem::path& file, std::int64_t mo
     const bool opens = event == Event::object_start || event == Event::array_start;
     if (opens && depth >= deepest) {
       throw InputError(
-          fmt::format("{} is nested deeper than {} levels: it is not what it should be",
+          fmt::format("{} is nested deeper than {} levels: it is not the expected kind of file",
                       file.string(), deepest));
     }
     if (event == Event::object_start) names[static_cast<std::size_t>(depth)].clear();
@@ -34,7 +34,7 @@ nlohmann::json read_json_file(const std::filesystem::path& file, std::int64_t mo
   try {
     return nlohmann::json::parse(text, look);
   } catch (const nlohmann::json::exception&) {
-    throw InputError(fmt::format("{} is no JSON", file.string()));
+    throw InputError(fmt::format("{} is not JSON", file.string()));
   }
 }
 

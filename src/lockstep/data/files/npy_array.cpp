@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::int64_t most_header_bytes = 1 << 16;
 
-/// Behind the sign of the byte order.
+/// The type after the byte order character.
 const std::array<std::pair<std::string_view, StoredType>, 12> types{{{"f2", StoredType::f16},
                                                                      {"f4", StoredType::f32},
                                                                      {"f8", StoredType::f64},
@@ -35,7 +35,7 @@ const std::array<std::pair<std::string_view, StoredType>, 12> types{{{"f2", Stor
   throw InputError(fmt::format("data file {} {}", file.path().string(), why));
 }
 
-/// The text behind `'key':` in a header, a Python dictionary: "{'descr': '<f4', ...}".
+/// The text after `'key':` in a header, a Python dictionary: "{'descr': '<f4', ...}".
 std::string_view value_of(std::string_view header, std::string_view key) {
   const auto found = header.find(fmt::format("'{}':", key));
   if (found == std::string_view::npos) return {};
@@ -44,7 +44,7 @@ std::string_view value_of(std::string_view header, std::string_view key) {
   return value;
 }
 
-/// "(3, 4)", "(3,)" or "()"; nothing where it is something else, or beyond 2^62 elements.
+/// Parses "(3, 4)", "(3,)" or "()"; nothing for other text, or beyond 2^62 elements.
 std::optional<std::vector<std::int64_t>> extents_of(std::string_view text) {
   const auto end = text.find(')');
   if (!text.starts_with('(') || end == std::string_view::npos) return std::nullopt;
@@ -67,20 +67,20 @@ std::optional<std::vector<std::int64_t>> extents_of(std::string_view text) {
 
 struct Header {
   std::string text;
-  std::int64_t end = 0;  ///< where the numbers begin
+  std::int64_t end = 0;  ///< offset of the numbers
 };
 
 Header read_header(const DataFile& file) {
-  constexpr std::int64_t fixed = 12;  // of version 2; version 1 has two bytes less and 16 more
+  constexpr std::int64_t fixed =
+      12;  // sizes of version 2; version 1 has two bytes less, with a length of 16 bits
   if (file.bytes() < fixed) refuse(file, "is not a .npy file: it is too short.");
   std::array<unsigned char, fixed> start{};
   file.open()->read_at(0, start.data(), fixed);
   const std::string_view first(reinterpret_cast<const char*>(start.data()), magic.size());
   if (first != magic) {
-    refuse(
-        file,
-        "is not a .npy file: it does not begin with \\x93NUMPY. Write it with numpy.save, or set "
-        "data.kind to what it is.");
+    refuse(file,
+           "is not a .npy file: it does not begin with \\x93NUMPY. Write it with numpy.save, or "
+           "set data.kind to the file's kind.");
   }
   const int version = start[6];
   if (version < 1 || version > 3) refuse(file, fmt::format("has version {} of .npy", version));
@@ -102,7 +102,7 @@ NpyArray::NpyArray(const std::filesystem::path& path)
     : file_(path, "Write it with numpy.save, or correct data.path and the names.") {
   const auto [header, begin] = read_header(file_);
   const std::string_view descr = value_of(header, "descr"), type = descr.substr(0, 5);
-  // "'<f4'", "'>f4'", "'|u1'": a quote, the byte order, the type and a quote.
+  // Parses "'<f4'", "'>f4'", "'|u1'": a quote, the byte order, the type and a quote.
   const auto* const known = std::ranges::find_if(types, [&](const auto& candidate) {
     return type.size() == 5 && type[0] == '\'' && type[4] == '\'' &&
            std::string_view("<>|=").find(type[1]) != std::string_view::npos &&
@@ -117,7 +117,7 @@ NpyArray::NpyArray(const std::filesystem::path& path)
   order_ = type[1] == '>' ? ByteOrder::big : ByteOrder::little;
   fortran_order_ = value_of(header, "fortran_order").starts_with("True");
   const auto extents = extents_of(value_of(header, "shape"));
-  if (!extents) refuse(file_, "is damaged: its header tells no shape. Get a fresh copy.");
+  if (!extents) refuse(file_, "is damaged: its header gives no shape. Get a fresh copy.");
   if (extents->empty() || std::ssize(*extents) > Shape::max_dims) {
     refuse(file_, fmt::format("has {} dimensions; it must have 1 to {}: samples [N, ...].",
                               extents->size(), Shape::max_dims));
@@ -131,21 +131,21 @@ NpyArray::NpyArray(const std::filesystem::path& path)
                               to_string(shape_), end, file_.bytes()));
   }
   if (end < file_.bytes()) {
-    refuse(file_, fmt::format("has {} bytes behind its array, {}: if more arrays were saved into "
+    refuse(file_, fmt::format("has {} bytes after its array, {}: if more arrays were saved into "
                               "it, save each into a file of its own.",
                               file_.bytes() - end, to_string(shape_)));
   }
   description_ = fmt::format("{}, {} {}", path.string(), known->first, to_string(shape_));
 }
 
-/// Of an array [N, ...] in Fortran order, whose element (n, i, j ...) is number n + N (i + I (j
+/// For an array [N, ...] in Fortran order, where element (n, i, j ...) is number n + N (i + I (j
 /// ...)).
 template <class T>
 void NpyArray::read_columns(std::int64_t begin, std::span<T> out) const {
   const std::int64_t width = row_elements(), rows = std::ssize(out) / width;
   std::array<T, 1024> column;
   for (std::int64_t element = 0; element < width; ++element) {
-    // `element` counts through a row in C order: its last index is the fastest.
+    // `element` counts through a row in C order: the last index changes fastest.
     std::int64_t rest = element, place = 0, before = width;
     for (int d = shape_.dims() - 1; d > 0; --d) {
       before /= shape_[d];

@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// An array that numpy.save wrote, read with pread: format versions 1 to 3 (numpy.lib.format), of
+/// An array written by numpy.save, read with pread: format versions 1 to 3 (numpy.lib.format);
 /// float16, float32, float64, bool or integers, in either byte order. In Fortran order the numbers
-/// of a row stand far apart, and each takes a read of its own: read many rows at a time.
+/// of a row are scattered, and each takes a read of its own: read many rows at a time.
 class NpyArray final : public StoredArray {
  public:
-  /// Throws InputError if the file is missing, no .npy file, truncated, of another kind, or has
+  /// Throws InputError if the file is missing, not a .npy file, truncated, of another kind, or has
   /// bytes left over.
   explicit NpyArray(const std::filesystem::path& file);
 
@@ -38,7 +38,7 @@ class NpyArray final : public StoredArray {
   ByteOrder order_ = ByteOrder::little;
   bool fortran_order_ = false;
   Shape shape_;
-  std::int64_t offset_ = 0;  ///< of the first number
+  std::int64_t offset_ = 0;  ///< offset of the first number
   std::string description_;
 };
 

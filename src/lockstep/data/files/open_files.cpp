@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// How many files may be open: the rest of the limit is for MPI, HDF5 and the user.
+/// Limit on open files; the rest is for MPI, HDF5 and the user.
 std::size_t most_open() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
@@ -28,7 +28,8 @@ KnownFile::KnownFile(std::filesystem::path path) : path_(std::move(path)) {
 KnownFile::~KnownFile() { OpenFiles::instance().remove(*this); }
 
 OpenFiles& OpenFiles::instance() {
-  static auto* const files = new OpenFiles;  // for files that are destroyed at the process's end
+  static auto* const files =
+      new OpenFiles;  // never destroyed, because files may be destroyed at process exit
   return *files;
 }
 
@@ -53,11 +54,11 @@ std::shared_ptr<const File> OpenFiles::use(KnownFile& known) {
       return known.file_;
     }
   }
-  auto file = open(known.path_);  // meanwhile others read theirs
+  auto file = open(known.path_);  // unlocked, so that other threads can read their files meanwhile
   if (file->status() != known.status_) {
     throw InputError(
         fmt::format("data file {} was replaced or changed while the run reads it, so earlier and "
-                    "later samples do not belong together. Start again, and write new data to a "
+                    "later samples do not match. Start again, and write new data to a "
                     "new file.",
                     known.path_.string()));
   }
@@ -77,14 +78,14 @@ std::shared_ptr<const File> OpenFiles::open(const std::filesystem::path& path) {
   }
 }
 
-/// Under the lock.
+/// Requires the lock.
 void OpenFiles::keep(KnownFile& known, std::shared_ptr<const File> file) {
   known.file_ = std::move(file);
   open_.splice(open_.begin(), closed_, known.place_);
   while (open_.size() > most_open()) static_cast<void>(close_oldest());
 }
 
-/// Under the lock. False if none is open.
+/// Requires the lock. False if none is open.
 bool OpenFiles::close_oldest() {
   if (open_.empty()) return false;
   open_.back()->file_.reset();

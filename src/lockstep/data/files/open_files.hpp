@@ -11,7 +11,7 @@ namespace lockstep {
 
 class OpenFiles;
 
-/// A file of samples that OpenFiles opens whenever it is read. It stays where it is.
+/// A file of samples that OpenFiles opens for each read if necessary. Its address must not change.
 class KnownFile {
  public:
   /// Opens it. Throws FileError.
@@ -21,26 +21,26 @@ class KnownFile {
   KnownFile& operator=(const KnownFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// As it was when it was opened first.
+  /// Its status when it was first opened.
   [[nodiscard]] const FileStatus& status() const noexcept { return status_; }
 
  private:
   friend class OpenFiles;
   std::filesystem::path path_;
   FileStatus status_;
-  std::shared_ptr<const File> file_;       // nothing while it is not open
-  std::list<KnownFile*>::iterator place_;  // in one of OpenFiles' lists
+  std::shared_ptr<const File> file_;       // nothing while it is closed
+  std::list<KnownFile*>::iterator place_;  // position in one of OpenFiles' lists
 };
 
-/// Which files of samples this process has open: those that were read last, at most a quarter of
-/// what `ulimit -n` allows, so that a data set may have thousands of files. Thread-safe.
+/// The files of samples that this process has open: those read last, at most a quarter of the
+/// `ulimit -n`. So a data set may have thousands of files. Thread-safe.
 class OpenFiles {
  public:
   [[nodiscard]] static OpenFiles& instance();
 
-  /// The open file, which stays open as long as the result is kept. Opens it if need be, which
-  /// allocates; throws FileError if that fails, or InputError if another file, or one that was
-  /// written to, has its name by now.
+  /// The open file, which stays open as long as the result exists. Opens it if necessary, which
+  /// allocates. Throws FileError if that fails, or InputError if the name now belongs to another
+  /// file or the file was written to.
   [[nodiscard]] std::shared_ptr<const File> use(KnownFile& known);
 
  private:
@@ -52,7 +52,7 @@ class OpenFiles {
   [[nodiscard]] bool close_oldest();
 
   std::mutex mutex_;
-  std::list<KnownFile*> open_, closed_;  // the last one used first
+  std::list<KnownFile*> open_, closed_;  // least recently used first
 };
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// f(a value of the type that `type` stands for).
+/// Calls f with a value of the C++ type for `type`.
 template <class F>
 decltype(auto) with_type(StoredType type, const F& f) {
   switch (type) {
@@ -60,7 +60,7 @@ T converted(From value) {
   }
 }
 
-/// By way of a buffer on the stack, where the types differ.
+/// Converts through a buffer on the stack if the types differ.
 template <class From, class T>
 void read_converted(const File& file, std::int64_t offset, std::span<T> out, ByteOrder order) {
   constexpr auto mine =

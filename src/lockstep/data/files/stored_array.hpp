@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Numbers [N, ...] that stand in files, read by rows of their leading dimension: one row a sample.
-/// Any thread may read at any time.
+/// Numbers [N, ...] in files, read by rows of the leading dimension: one row per sample. Any thread
+/// may read at any time.
 class StoredArray {
  public:
   virtual ~StoredArray() = default;
@@ -19,13 +19,13 @@ class StoredArray {
   /// "train/features of heat.h5, f32 [1000, 3]".
   [[nodiscard]] virtual const std::string& description() const noexcept = 0;
 
-  /// Rows [begin, end), converted. `out` has room for exactly them. Allocates nothing of its own.
-  /// Throws InputError if they cannot be read.
+  /// Reads rows [begin, end), converted. `out` has exactly their size. Allocates nothing of its
+  /// own. Throws InputError if they cannot be read.
   virtual void read(std::int64_t begin, std::int64_t end, std::span<float> out) const = 0;
   virtual void read(std::int64_t begin, std::int64_t end, std::span<std::int64_t> out) const = 0;
   virtual void read(std::int64_t begin, std::int64_t end, std::span<std::uint8_t> out) const = 0;
 
-  /// Throws InputError if somebody has written to a file of it since it was opened.
+  /// Throws InputError if one of its files was written to since it was opened.
   virtual void expect_unchanged() const = 0;
 
   [[nodiscard]] std::int64_t rows() const noexcept { return shape()[0]; }
@@ -34,7 +34,7 @@ class StoredArray {
   }
 
  protected:
-  /// Throws Error if rows [begin, end) are not there, or are not `elements` numbers.
+  /// Throws Error if rows [begin, end) do not exist, or do not have `elements` numbers.
   void expect_rows(std::int64_t begin, std::int64_t end, std::int64_t elements) const;
 };
 

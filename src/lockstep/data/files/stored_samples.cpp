@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t slab_bytes = std::int64_t{1} << 20U;
 
-/// f(begin, rows as T) for slabs of the first `size` rows.
+/// Calls f(begin, rows as T) for slabs of the first `size` rows.
 template <class T, class F>
 void for_each_slab(const StoredArray& array, std::int64_t size, const F& f) {
   const std::int64_t step = slab_rows(array), width = array.row_elements();
@@ -31,7 +31,7 @@ void for_each_slab(const StoredArray& array, std::int64_t size, const F& f) {
   }
 }
 
-/// The same as floats, none of them NaN or infinite.
+/// The same as floats; checks that all are finite.
 template <class F>
 void for_each_finite_slab(const StoredArray& array, std::int64_t size, const F& f) {
   for_each_slab<float>(array, size, [&](std::int64_t begin, std::span<const float> rows) {
@@ -52,7 +52,7 @@ struct Moments {
   }
 };
 
-/// Of channel `c`: `width` neighbours in each row of `channels * width`.
+/// Statistics of channel `c`: `width` neighbours in each row of `channels * width`.
 Moments moments_of(std::span<const float> rows, std::int64_t channels, std::int64_t width,
                    std::int64_t c) {
   const auto each = [&](const auto& f) {
@@ -86,9 +86,9 @@ double machine_memory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-/// Of a damaged file a sample may be larger than the file itself, where chunks are not written.
+/// In a damaged file with unwritten chunks a sample may be larger than the file itself.
 void expect_sample_fits(const StoredArray& array) {
-  constexpr double share = 32;  // batches are made of them, and read ahead
+  constexpr double share = 32;  // batches are made of several, and loaded ahead
   const double memory = machine_memory(), needed = 4.0 * static_cast<double>(array.row_elements());
   if (needed <= memory / share) return;
   throw InputError(fmt::format(
@@ -105,9 +105,8 @@ void expect_memory(const StoredSamples& samples, double element) {
        (samples.targets ? 8.0 * static_cast<double>(samples.targets->row_elements()) : 0.0));
   if (needed > memory) {
     throw InputError(
-        fmt::format("{}: {} samples need {:.1f} GB in memory, but this machine has {:.1f} GB. Read "
-                    "them as they "
-                    "are needed: data.stream = true.",
+        fmt::format("{}: {} samples need {:.1f} GB in memory, but this machine has {:.1f} GB. "
+                    "Stream them from the file: data.stream = true.",
                     samples.description(), samples.size, needed / 1e9, memory / 1e9));
   }
 }
@@ -125,7 +124,7 @@ void expect_finite(std::span<const float> values, std::int64_t first_row,
   if (bad == values.end()) return;
   const std::int64_t at = bad - values.begin(), width = array.row_elements();
   throw InputError(fmt::format(
-      "{}: element {} of sample {} is {}. Nothing can be learnt from it: repair the data.",
+      "{}: element {} of sample {} is {}, which cannot be used for training: repair the data.",
       array.description(), at % width, first_row + at / width, *bad));
 }
 
@@ -139,8 +138,7 @@ StoredSamples pair_samples(std::shared_ptr<const StoredArray> all_features,
   const StoredArray& targets = *samples.targets;
   if (features.rows() != targets.rows()) {
     throw InputError(fmt::format(
-        "{} samples in {}, but {} targets in {}. They do not belong together: name two data sets "
-        "with one row a sample.",
+        "{} samples in {}, but {} targets in {}. Name two data sets with one row per sample each.",
         features.rows(), features.description(), targets.rows(), targets.description()));
   }
   if (features.shape().numel() == 0 || targets.shape().numel() == 0) {
@@ -160,7 +158,7 @@ StoredSamples pair_samples(std::shared_ptr<const StoredArray> all_features,
 }
 
 std::int64_t count_classes(const StoredSamples& samples) {
-  // A flipped bit of one label must not make a model of 2^30 outputs.
+  // A flipped bit of one label must not lead to a model with 2^30 outputs.
   constexpr std::int64_t few = 1000, most_classes_a_present_one = 10;
   std::int64_t largest = 0, sample = 0;
   std::unordered_set<std::int64_t> present;
@@ -174,7 +172,7 @@ std::int64_t count_classes(const StoredSamples& samples) {
                               });
   if (largest >= few && largest / most_classes_a_present_one >= std::ssize(present)) {
     throw InputError(fmt::format(
-        "{}: label {} of sample {} is far beyond the others: {} labels occur. Is the file damaged? "
+        "{}: label {} of sample {} is far above the others: {} labels occur. Is the file damaged? "
         "If the label is meant, set data.classes.",
         samples.targets->description(), largest, sample, present.size()));
   }
@@ -190,7 +188,7 @@ void expect_classes(const StoredSamples& samples, std::int64_t classes) {
                               });
 }
 
-// Of the numbers as they are stored, whose sums have no rounding where they are all equal.
+// Computed on the stored numbers: equal ones then sum without rounding.
 Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows, double divisor) {
   const std::int64_t channels = sample_shape_of(array.shape())[0];
   const std::int64_t width = array.row_elements() / channels;
@@ -212,7 +210,7 @@ Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows,
 void expect_indices(const StoredSamples& samples) {
   if (samples.features->integers()) return;
   throw InputError(
-      fmt::format("data.indices = true is for features that are integers, not for {}. Name other "
+      fmt::format("data.indices = true needs features that are integers, not {}. Name other "
                   "features, or leave it out.",
                   samples.description()));
 }

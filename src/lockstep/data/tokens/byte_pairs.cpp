@@ -30,8 +30,8 @@ void append_utf8(std::string& text, char32_t code) {
   }
 }
 
-/// The two files write each byte as a printable character: itself where it is one of Latin-1, else
-/// the next unused one from 256 on.
+/// The two files write each byte as a printable character: itself if it is one in Latin-1, else the
+/// next unused one from 256 on.
 struct ByteAlphabet {
   std::array<std::string, 256> character;
   std::unordered_map<char32_t, unsigned char> byte;
@@ -49,7 +49,7 @@ struct ByteAlphabet {
     static const ByteAlphabet alphabet;
     return alphabet;
   }
-  /// Of characters that are not all of the alphabet: as they are.
+  /// Texts with characters outside the alphabet stay as they are.
   [[nodiscard]] std::string bytes_of(const std::string& characters) const {
     std::string bytes;
     for (std::size_t at = 0; at < characters.size();) {
@@ -63,9 +63,9 @@ struct ByteAlphabet {
   }
 };
 
-/// Where GPT-2's pattern, from text[at] on, ends a word:
+/// The end of the word that begins at text[at], by GPT-2's pattern:
 ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-/// Bytes that are no UTF-8 are like signs.
+/// Bytes that are not UTF-8 count as punctuation.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -77,7 +77,7 @@ class Words {
     const std::size_t begin = text_[at] == ' ' && at + 1 < text_.size() ? at + 1 : at;
     const Class word = class_at(begin).first;
     if (word != Class::space) return end_of_run(begin, word);
-    // White space: its last character belongs to the word behind it, or stands alone.
+    // White space: its last character belongs to the following word, or is a word.
     std::size_t end = at, last = at;
     while (end < text_.size() && class_at(end).first == Class::space) {
       last = end;
@@ -174,7 +174,7 @@ class BytePairs final : public Tokenizer {
                                  const fs::path& file) {
     const auto found = numbers.find(token);
     if (found != numbers.end()) return found->second;
-    throw InputError(fmt::format("{} has no token '{}': it is no vocabulary of GPT-2's kind",
+    throw InputError(fmt::format("{} has no token '{}': it is not a vocabulary of GPT-2's kind",
                                  file.string(), token));
   }
 
@@ -183,8 +183,8 @@ class BytePairs final : public Tokenizer {
     const auto json = detail::read_json_file(file, most_bytes, /*deepest=*/1);
     if (!json.is_object() || json.empty() ||
         json.size() > std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1) {
-      throw InputError(
-          fmt::format("{} is no list of 1 to 65536 tokens, {{\"token\": number}}", file.string()));
+      throw InputError(fmt::format("{} is not a list of 1 to 65536 tokens, {{\"token\": number}}",
+                                   file.string()));
     }
     Numbers numbers;
     text_.resize(json.size());
@@ -212,7 +212,7 @@ class BytePairs final : public Tokenizer {
       if (line.empty() || (merges_.empty() && line.starts_with("#version"))) continue;
       const auto space = line.find(' ');
       if (space == std::string::npos) {
-        throw InputError(fmt::format("{}: '{}' is no pair of tokens", file.string(), line));
+        throw InputError(fmt::format("{}: '{}' is not a pair of tokens", file.string(), line));
       }
       const std::string left = line.substr(0, space), right = line.substr(space + 1);
       const Pair pair{number_of(numbers, left, file), number_of(numbers, right, file)};
@@ -221,7 +221,7 @@ class BytePairs final : public Tokenizer {
     }
   }
 
-  /// Joins, again and again, the pair that stands first in the list of merges.
+  /// Repeatedly joins the pair that is first in the list of merges.
   [[nodiscard]] std::vector<std::uint16_t> encode_word(std::string_view word) const {
     std::vector<std::uint16_t> tokens;
     for (const char c : word) tokens.push_back(of_byte_[static_cast<unsigned char>(c)]);

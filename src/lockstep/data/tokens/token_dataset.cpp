@@ -20,7 +20,7 @@ namespace {
 constexpr std::array<std::string_view, 2> training_words{"train", "training"};
 constexpr std::array<std::string_view, 3> test_words{"test", "val", "validation"};
 
-/// Whether letters of `name` that stand together are one of `words`: "val" of "x_val_0.bin", not of
+/// Whether a run of letters in `name` is one of `words`: "val" in "x_val_0.bin", not in
 /// "retrieval.bin".
 bool says_one_of(std::string_view name, std::span<const std::string_view> words) {
   const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
@@ -32,8 +32,8 @@ bool says_one_of(std::string_view name, std::span<const std::string_view> words)
   return false;
 }
 
-/// The files that samples of one batch come from, each once: they are asked once whether somebody
-/// has written to them. Allocates nothing once it has seen the largest batch.
+/// The distinct files of a batch's samples; each is checked once for changes. Allocates nothing
+/// after the largest batch.
 class FilesOfABatch {
  public:
   void begin(std::size_t files) {
@@ -52,7 +52,7 @@ class FilesOfABatch {
   std::vector<bool> is_noted_;  // [file]
 };
 
-/// This thread's, with nothing noted.
+/// This thread's list, emptied.
 FilesOfABatch& files_of_a_batch(std::size_t files) {
   thread_local FilesOfABatch noted;
   noted.begin(files);
@@ -74,7 +74,7 @@ TokenDataset::TokenDataset(const std::vector<fs::path>& files, std::int64_t cont
     if (file.vocabulary() > vocabulary) {
       throw InputError(
           fmt::format("{} has {} different tokens, more than data.vocabulary = {}. Leave it out, "
-                      "or take the files that belong together.",
+                      "or use the files of one data set.",
                       path.string(), file.vocabulary(), vocabulary));
     }
     first_.push_back(size_);
@@ -94,7 +94,7 @@ void TokenDataset::load(std::span<const std::int64_t> indices, Batch& batch) con
   batch.reset(indices);
   auto* input = static_cast<std::int64_t*>(batch.inputs().data());
   auto* target = static_cast<std::int64_t*>(batch.targets().data());
-  thread_local std::vector<std::uint16_t> window;  // grows to the longest context of this thread
+  thread_local std::vector<std::uint16_t> window;  // grows to this thread's longest context
   window.resize(std::max(window.size(), static_cast<std::size_t>(context_) + 1));
   FilesOfABatch& read = files_of_a_batch(files_.size());
   for (const std::int64_t index : indices) {
@@ -124,7 +124,7 @@ std::vector<fs::path> token_files(const fs::path& path, Split split) {
   if (!fs::is_directory(path)) {
     if (fs::exists(path)) return {path};
     throw InputError(
-        fmt::format("there is no {}, which data.path or data.test_path names. Make token files "
+        fmt::format("there is no {}, named in data.path or data.test_path. Make token files "
                     "with `gpt tokens TEXT --output FOLDER`.",
                     detail::looked_for(path)));
   }
@@ -135,7 +135,7 @@ std::vector<fs::path> token_files(const fs::path& path, Split split) {
     const bool train = says_one_of(name, training_words), test = says_one_of(name, test_words);
     if (train && test) {
       throw InputError(
-          fmt::format("{} has words of the training set and of the test set in its name. Rename "
+          fmt::format("the name of {} has words of both the training set and the test set. Rename "
                       "it, or name the files themselves in data.path and data.test_path.",
                       entry.path().string()));
     }

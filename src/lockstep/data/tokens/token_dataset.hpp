@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// Windows of token files for a language model: sample i of a file is its tokens [i C, i C + C)
-/// with context C, the target of each the token that follows, so that an epoch predicts every
-/// token once, but for each file's first and an incomplete window at its end. No window goes over
-/// the end of a file; a file that is too short for one has none.
+/// Windows of token files for a language model. With context C sample i of a file is its tokens [i
+/// C, i C + C); the target of each token is its successor. So an epoch predicts every token once,
+/// except each file's first and an incomplete window at its end. No window crosses the end of a
+/// file; a file that is too short has none.
 class TokenDataset final : public Dataset {
  public:
-  /// The first `limit` windows (0: all). Throws InputError for no files, none that has
-  /// a window, and files that say another vocabulary than `vocabulary`, which is at least theirs.
+  /// The first `limit` windows (0: all). Throws InputError if there are no files, if none has a
+  /// window, or if a file's vocabulary differs from `vocabulary`, which is at least theirs.
   TokenDataset(const std::vector<std::filesystem::path>& files, std::int64_t context,
                std::int64_t vocabulary, std::int64_t limit = 0);
 
@@ -35,10 +35,10 @@ class TokenDataset final : public Dataset {
   std::int64_t context_, vocabulary_, size_ = 0;
 };
 
-/// The token files of a set that `path` names: itself, or, where it is a folder, the *.bin in it,
-/// in the order of their names, whose names have a word of that set: "train"; "val" or "test"; not
-/// within a longer one. None if there are none. Throws InputError if there is no `path`, or a name
-/// has words of both sets.
+/// The token files of a set in `path`: `path` itself, or, for a folder, its *.bin files, sorted by
+/// name, whose names contain a word of that set ("train"; "val" or "test"), not within a longer
+/// word. May be empty. Throws InputError if `path` does not exist, or a name has words of both
+/// sets.
 [[nodiscard]] std::vector<std::filesystem::path> token_files(const std::filesystem::path& path,
                                                              Split split);
 

@@ -26,25 +26,26 @@ TokenFile::TokenFile(const std::filesystem::path& path)
   const std::int64_t there = file_.bytes() - header_bytes;
   if (there < 0) {
     refuse(
-        fmt::format("is no token file: it has {} bytes, fewer than the header's {}. Make it "
+        fmt::format("is not a token file: it has {} bytes, fewer than the header's {}. Make it "
                     "with `gpt tokens`.",
                     file_.bytes(), header_bytes));
   }
   file_.open()->read_at(0, header.data(), header_bytes);
   if (header[0] != magic) {
     refuse(
-        fmt::format("is no token file: it begins with {}, not with {}. Make it with `gpt "
+        fmt::format("is not a token file: it begins with {}, not with {}. Make it with `gpt "
                     "tokens`.",
                     header[0], magic));
   }
   if (header[1] != version) {
-    refuse(fmt::format("is a token file of version {}; known is {}, of tokens in 16 bits.",
-                       header[1], version));
+    refuse(fmt::format(
+        "is a token file of version {}; only version {}, with tokens of 16 bits, is supported.",
+        header[1], version));
   }
   const std::int64_t wanted = 2 * std::int64_t{header[2]};
   if (header[2] < 0 || there != wanted) {
     refuse(fmt::format(
-        "is damaged: its header says {} tokens, behind it are {} bytes, {}. Get a "
+        "is damaged: its header says {} tokens, but {} bytes follow it, {}. Get a "
         "fresh copy.",
         header[2], there, header[2] >= 0 && there < wanted ? "too few" : "more than they take"));
   }
@@ -74,10 +75,9 @@ void TokenFile::read(std::int64_t begin, std::span<std::uint16_t> out) const {
 void write_token_file(const std::filesystem::path& path, std::span<const std::uint16_t> tokens,
                       std::int64_t vocabulary) {
   if (tokens.size() > std::numeric_limits<std::int32_t>::max()) {
-    throw InputError(
-        fmt::format("{} would have {} tokens, but its header counts to 2^31 - 1: cut "
-                    "it into shards.",
-                    path.string(), tokens.size()));
+    throw InputError(fmt::format(
+        "{} would have {} tokens, but its header can count only 2^31 - 1: cut it into shards.",
+        path.string(), tokens.size()));
   }
   Header header{magic, version, static_cast<std::int32_t>(tokens.size()),
                 static_cast<std::int32_t>(vocabulary)};

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// What data.path names: folders of token files, or these.
+/// data.path: folders of token files, or token files.
 std::vector<std::filesystem::path> places_of(const DataOptions& options) {
   if (options.path.empty() || options.path.front() == "auto") {
     throw InputError(
@@ -21,13 +21,13 @@ std::vector<std::filesystem::path> places_of(const DataOptions& options) {
   return files_of(options.path);
 }
 
-/// The folder of the first of them, where tokenizer.json stands.
+/// The folder of the first one, which holds tokenizer.json.
 std::filesystem::path token_folder(const DataOptions& options) {
   const std::filesystem::path path = places_of(options).front();
   return std::filesystem::is_directory(path) ? path : path.parent_path();
 }
 
-/// What the deck, or else the folder, says of the tokenizer.
+/// The tokenizer given in the deck, or else in the folder.
 TokenizerChoice tokenizer_of(const TokenOptions& tokens, const DataOptions& all) {
   if (tokens.tokenizer.empty()) return read_tokenizer_choice(token_folder(all));
   return {tokens.tokenizer, all.class_names};
@@ -57,7 +57,7 @@ std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Sp
   const auto places = has_test_path ? files_of(test_path) : places_of(options);
   std::vector<std::filesystem::path> files;
   for (const auto& place : places) {
-    // A file that data.path itself names is of the training set.
+    // A file named in data.path itself belongs to the training set.
     if (split == Split::test && !has_test_path && !std::filesystem::is_directory(place)) continue;
     const auto found = token_files(place, split);
     files.insert(files.end(), found.begin(), found.end());
@@ -66,17 +66,17 @@ std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Sp
   return files;
 }
 
-/// As the files or their tokenizer say.
+/// From the files or their tokenizer.
 std::int64_t vocabulary_of(const DataOptions& options, const TokenizerChoice& choice,
                            const std::vector<std::filesystem::path>& files) {
   std::int64_t largest = 0;
   for (const auto& file : files) largest = std::max(largest, TokenFile(file).vocabulary());
   if (largest > 0) return largest;
   if (choice.kind.empty()) {
-    throw InputError(fmt::format(
-        "neither the token files of {} nor a tokenizer.json beside them say how many different "
-        "tokens there may be. Set data.vocabulary; GPT-2's is 50257.",
-        fmt::join(options.path, ", ")));
+    throw InputError(
+        fmt::format("neither the token files of {} nor a tokenizer.json beside them give the size "
+                    "of the vocabulary. Set data.vocabulary; GPT-2's is 50257.",
+                    fmt::join(options.path, ", ")));
   }
   return make_tokenizer(choice, token_folder(options))->vocabulary();
 }
@@ -93,8 +93,8 @@ DataFacts facts_of_tokens(const TokenizerChoice& choice) {
 Datasets TokenOptions::make(const DataOptions& all, TargetKind kind, Sets wanted) const {
   if (kind != TargetKind::tokens) {
     throw InputError(
-        "data.kind = \"tokens\" is for a language model, which the program gpt trains. Use that, "
-        "or other data.");
+        "data.kind = \"tokens\" is for language models, which the program gpt trains. Use gpt, or "
+        "other data.");
   }
   const TokenizerChoice choice = tokenizer_of(*this, all);
   const bool both = wanted == Sets::train_and_test;
@@ -135,8 +135,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options) {
   const TokenizerChoice choice = tokenizer_of(*tokens, options);
   if (choice.kind.empty()) {
     throw InputError(fmt::format(
-        "the tokenizer of {} is not known: there is no tokenizer.json. Set data.tokenizer to bytes "
-        "or gpt2, whose vocab.json and merges.txt then stand there.",
+        "the tokenizer of {} is unknown: there is no tokenizer.json. Set data.tokenizer to bytes, "
+        "or to gpt2 with its vocab.json and merges.txt in that folder.",
         fmt::join(options.path, ", ")));
   }
   return make_tokenizer(choice, choice.kind == "gpt2" ? token_folder(options) : "");

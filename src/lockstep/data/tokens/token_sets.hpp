@@ -14,12 +14,12 @@ struct DataOptions;
 
 /// Token files of a language model, and how they are read.
 struct TokenOptions {
-  std::int64_t context = 256;   ///< tokens of a window
-  std::int64_t vocabulary = 0;  ///< 0: what the files or their tokenizer say
-  /// TokenizerChoice::kind; empty: what tokenizer.json beside the files says. Its characters are
+  std::int64_t context = 256;   ///< tokens per window
+  std::int64_t vocabulary = 0;  ///< 0: from the files or their tokenizer
+  /// TokenizerChoice::kind; empty: from tokenizer.json beside the files. Its characters are
   /// DataOptions::class_names.
   std::string tokenizer;
-  std::vector<std::string> test_path;  ///< of the test set; empty: those of data.path
+  std::vector<std::string> test_path;  ///< files of the test set; empty: those of data.path
 
   [[nodiscard]] Datasets make(const DataOptions& all, TargetKind kind, Sets wanted) const;
   [[nodiscard]] static TargetKind targets(const DataOptions&) { return TargetKind::tokens; }
@@ -27,8 +27,8 @@ struct TokenOptions {
 };
 void declare(DeckTable& table, TokenOptions& options);
 
-/// The tokenizer of these token files, which stand where data.path says. Throws InputError if it is
-/// not known or its files are missing, and for other data.
+/// The tokenizer of the token files in data.path. Throws InputError if it is unknown or its files
+/// are missing, and for other kinds of data.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options);
 
 }  // namespace lockstep

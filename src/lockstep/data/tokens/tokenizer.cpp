@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// f(the character, where it begins) for each of the text. Throws InputError where it is not UTF-8.
+/// Calls f(character, offset) for each character of the text. Throws InputError if it is not UTF-8.
 template <class F>
 void each_character(std::string_view text, const F& f) {
   for_each_utf8_character(text, [&](const Utf8Character& character, std::size_t at) {
@@ -53,7 +53,7 @@ class Characters final : public Tokenizer {
       const auto found = numbers_.find(character);
       if (found == numbers_.end()) {
         throw InputError(fmt::format(
-            "the character '{}' at byte {} of the text is none of the {} that the tokens are of",
+            "the character '{}' at byte {} of the text is not one of the {} in the vocabulary",
             character, at, characters_.size()));
       }
       tokens.push_back(found->second);
@@ -99,13 +99,13 @@ constexpr const char* file_name = "tokenizer.json";
 }  // namespace
 
 std::vector<std::string> characters_of(std::string_view text) {
-  std::set<std::string_view> characters;  // UTF-8 sorts as its code points do
+  std::set<std::string_view> characters;  // UTF-8 sorts like its code points
   each_character(text,
                  [&](std::string_view character, std::size_t) { characters.insert(character); });
   if (characters.size() > std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1) {
     throw InputError(
-        fmt::format("the text has {} different characters, more than the 65536 tokens "
-                    "that 16 bits have. Use bytes as tokens.",
+        fmt::format("the text has {} different characters, more than the 65536 tokens of 16 bits. "
+                    "Use bytes as tokens.",
                     characters.size()));
   }
   return {characters.begin(), characters.end()};
@@ -116,10 +116,10 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const f
   if (choice.kind == "gpt2") return load_byte_pairs(folder);
   if (choice.kind != "characters") {
     throw InputError(
-        fmt::format("there is no tokenizer '{}': it is characters, bytes or gpt2", choice.kind));
+        fmt::format("there is no tokenizer '{}': choose characters, bytes or gpt2", choice.kind));
   }
   if (choice.characters.empty())
-    throw InputError("a tokenizer of characters needs to know which: its list is empty");
+    throw InputError("a tokenizer of characters needs a list of them, but it is empty");
   return std::make_unique<Characters>(choice.characters);
 }
 
@@ -135,7 +135,7 @@ TokenizerChoice read_tokenizer_choice(const fs::path& folder) {
       choice.characters = json.at("characters").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
     throw InputError(
-        fmt::format("{} does not say of what kind the tokenizer is. Make the token "
+        fmt::format("{} does not give the kind of the tokenizer. Make the token "
                     "files again with `gpt tokens`.",
                     file.string()));
   }

@@ -5,16 +5,16 @@
 #include <lockstep/train/launch/finding.hpp>
 #include <lockstep/train/launch/launch.hpp>
 
-// What may be wrong with a launch, one function a matter. Pure functions of what inspect_launch
-// gathered (and, for a world of one, of the environment), so that every rank comes to the same
-// findings without another message.
+// Checks of a launch, one function per subject. Pure functions of the result of inspect_launch
+// (and, for a world of one, of the environment), so every rank reaches the same findings without
+// another message.
 
 namespace lockstep::train {
 
-/// How many processes the launcher of this one says that it started; 1 where there is none.
+/// The number of processes that this one's launcher reports; 1 without a launcher.
 [[nodiscard]] int processes_started();
 
-/// This process is alone in its MPI world although its launcher started several. An error. `mpi` is
+/// This process is alone in its MPI world although its launcher started several. An error. `mpi`:
 /// the library's name, for the remedy.
 [[nodiscard]] Findings check_world_of_one(const Launch& launch, const std::string& mpi);
 /// Lockstep, the executable or the deck differ between ranks: errors. Processors that differ in
@@ -22,15 +22,16 @@ namespace lockstep::train {
 [[nodiscard]] Findings check_same_everywhere(const Launch& launch);
 /// More ranks than cores in the affinity masks of a machine. A warning for each machine.
 [[nodiscard]] Findings check_cores(const Launch& launch);
-/// Ranks of one machine that compute on the same GPU. A warning for each GPU.
+/// Ranks of one machine that share a GPU. A warning for each GPU.
 [[nodiscard]] Findings check_gpus(const Launch& launch);
 /// MPI grants less than MPI_THREAD_MULTIPLE. A warning.
 [[nodiscard]] Findings check_thread_level(const Launch& launch);
-/// /dev/shm of a machine has no room for `bytes_a_rank` of each of its ranks. A warning for each.
+/// /dev/shm of a machine lacks room for `bytes_a_rank` for each of its ranks. A warning for each
+/// machine.
 [[nodiscard]] Findings check_shared_memory(const Launch& launch, std::size_t bytes_a_rank);
 
-/// All that takes no more than what inspect_launch gathered, worst first: what every application
-/// asks before it starts.
+/// All checks that need only the result of inspect_launch, worst findings first: every application
+/// runs them before it starts.
 [[nodiscard]] Findings check_launch(const Launch& launch);
 
 }  // namespace lockstep::train

@@ -11,8 +11,7 @@ namespace {
 
 using Mask = std::vector<int>;
 
-/// Where the ranks of one machine are most crowded: the mask in which the most ranks are confined
-/// for each of its cores.
+/// The most crowded place of one machine: the mask with the most ranks confined to it per core.
 struct SharedCores {
   int ranks = 0;
   Mask cores;
@@ -28,10 +27,10 @@ SharedCores most_shared_cores(const Launch& launch, const std::vector<int>& rank
     std::ranges::set_union(all, mask, std::back_inserter(both));
     all = std::move(both);
   }
-  masks.insert(all);  // masks that overlap in part
+  masks.insert(all);  // partly overlapping masks
   SharedCores worst;
   for (const Mask& mask : masks) {
-    if (mask.empty()) continue;  // the system does not tell
+    if (mask.empty()) continue;  // unknown to the system
     const auto confined = static_cast<int>(std::ranges::count_if(
         ranks, [&](int rank) { return std::ranges::includes(mask, launch.info(rank).cores); }));
     const bool worse = worst.ranks == 0 || static_cast<std::size_t>(confined) * worst.cores.size() >

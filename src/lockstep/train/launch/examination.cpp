@@ -37,7 +37,7 @@ std::size_t bucket_bytes(const nn::Module& model, const BucketOptions& options) 
   return bytes;
 }
 
-/// The folder itself or what of its path is there: the doctor leaves nothing behind.
+/// The folder or its nearest existing parent: the doctor leaves nothing behind.
 std::string existing_part(ProcessGroup& group, const std::string& folder) {
   fs::path path = fs::absolute(folder);
   std::error_code ignored;
@@ -51,8 +51,8 @@ const char* severity(const Finding& finding) { return finding.is_error() ? "erro
 
 std::string rank_line(const Launch& launch, int rank) {
   const RankInfo& info = launch.info(rank);
-  return fmt::format("rank {} on {} (its rank {} of {}): cores {}, of which {} its own{}\n", rank,
-                     info.host, launch.layout.local_rank(rank), launch.layout.local_size(rank),
+  return fmt::format("rank {} on {} (its rank {} of {}): cores {}, owns {}{}\n", rank, info.host,
+                     launch.layout.local_rank(rank), launch.layout.local_size(rank),
                      core_list(info.cores), launch.cores_owned(rank),
                      info.gpu.empty() ? "" : "; GPU " + info.gpu);
 }
@@ -71,7 +71,7 @@ std::string shm_line(const Launch& launch, int node) {
                                          parameters / 1e6, ranks.size()));
 }
 
-/// The device that the deck asks for cannot be had. An error. Collective.
+/// The deck's device is not available. An error. Collective.
 Findings check_device(ProcessGroup& group, const RunOptions& options) {
   try {
     static_cast<void>(choose_device(group, options));
@@ -106,7 +106,7 @@ Examination examine(ProcessGroup& group, const DeckFacts& facts) {
   add(found.findings, check_shared_folder(group, found.launch.layout, found.run_folder));
   add(found.findings, check_shared_memory(found.launch, facts.gradient_bytes.value_or(0)));
   found.links = measure_links(group);
-  // Ranks that take turns on a core would be blamed on the links.
+  // Ranks that share a core would make links look slow.
   if (check_cores(found.launch).empty()) {
     add(found.findings, check_links(found.links, found.launch.layout));
   }
@@ -140,8 +140,8 @@ std::string as_text(const Examination& examination) {
     text += fmt::format("link from rank {} to rank {}: {:.1f} us, {:.2f} GB/s\n", link.from,
                         link.to, link.latency_us, link.bandwidth_gb_s);
   }
-  text += fmt::format("run folder: looked at in {}\n", examination.run_folder);
-  text += fmt::format("what every application asks at its start took {:.1f} ms\n",
+  text += fmt::format("run folder: checked in {}\n", examination.run_folder);
+  text += fmt::format("the checks that every application runs at its start took {:.1f} ms\n",
                       examination.seconds * 1e3);
   for (const Finding& finding : examination.findings) {
     text += fmt::format("{}: {}\n", severity(finding), finding.text());

@@ -16,34 +16,33 @@ namespace lockstep::train {
 class Task;
 struct RunPlan;
 
-/// What a deck adds to what is examined.
+/// The deck's part of the examination.
 struct DeckFacts {
   std::string deck_hash;                      ///< empty: no deck
-  std::string run_folder = "runs";            ///< where it will be
-  RunOptions run;                             ///< which device it asks for
-  std::optional<std::size_t> gradient_bytes;  ///< of the model, on each rank
+  std::string run_folder = "runs";            ///< path of the run folder
+  RunOptions run;                             ///< device it asks for
+  std::optional<std::size_t> gradient_bytes;  ///< number of the model's parameters, on each rank
 };
-/// Makes the task's model, to see how large its gradients are. Local.
+/// Makes the task's model, to measure its gradients. Local.
 [[nodiscard]] DeckFacts facts_of(const Task& task, const RunPlan& plan,
                                  const std::string& deck_hash);
 
-/// What the launch doctor found: `lockstep doctor` and --doctor of every application print it.
+/// Results of the launch doctor, printed by `lockstep doctor` and by --doctor of every application.
 struct Examination {
   std::vector<std::pair<std::string, std::string>> libraries;
   Launch launch;
   std::vector<Link> links;
-  std::string run_folder;  ///< where the shared folder was looked for
+  std::string run_folder;  ///< folder in which sharing was tested
   std::optional<std::size_t> gradient_bytes;
-  double seconds = 0;  ///< for what every application asks at its start
+  double seconds = 0;  ///< time of the checks that every application runs at its start
   Findings findings;   ///< errors first
 
   [[nodiscard]] bool has_error() const;
 };
 
-/// Looks at how the ranks were placed, the links between neighbours, whether the run folder (or
-/// what of its path is there: nothing is left behind) is shared, whether there are the devices that
-/// the deck asks for, and whether the gradients fit into shared memory. The same on every rank.
-/// Collective.
+/// Checks the placement of ranks, the links between neighbours, whether all ranks see the same run
+/// folder (or its nearest existing parent; nothing is left behind), whether the deck's devices are
+/// available, and whether the gradients fit into shared memory. The same on every rank. Collective.
 [[nodiscard]] Examination examine(ProcessGroup& group, const DeckFacts& facts);
 
 [[nodiscard]] std::string as_text(const Examination& examination);

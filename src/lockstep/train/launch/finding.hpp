@@ -5,16 +5,16 @@
 
 namespace lockstep::train {
 
-/// One thing about the launch that the user should know.
+/// One finding about the launch for the user.
 struct Finding {
   enum class Severity : std::uint8_t {
-    warning,  ///< the run works: slower, or not as meant
+    warning,  ///< the run works, but slower or not as intended
     error,    ///< the run must not start
   };
   Severity severity = Severity::warning;
-  std::string about;     ///< which check found it, one word or two: "cores"
-  std::string sentence;  ///< what is the matter, and where
-  std::string remedy;    ///< one sentence or more, ready to follow
+  std::string about;     ///< name of the check, one word or two: "cores"
+  std::string sentence;  ///< the fault and its place
+  std::string remedy;    ///< remedy: one sentence or more, ready to follow
 
   [[nodiscard]] bool is_error() const noexcept { return severity == Severity::error; }
   /// Sentence and remedy.

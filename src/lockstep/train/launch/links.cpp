@@ -25,7 +25,7 @@ std::vector<double> round_trips(ProcessGroup& group, const Tensor& t, bool first
   return seconds;
 }
 
-/// The value that `share` of them lie below.
+/// The quantile `share` of the values.
 double quantile(std::vector<double> values, double share) {
   const auto at =
       values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size()));
@@ -42,14 +42,14 @@ std::vector<Link> measure_links(ProcessGroup& group) {
   const Tensor small = Tensor::zeros({8}, DType::u8);
   const Tensor large = Tensor::zeros({std::int64_t{4} << 20}, DType::u8);
   const int rank = group.rank();
-  std::array<double, 2> mine{};  // of the link to the next rank
+  std::array<double, 2> mine{};  // to the next rank
   for (const int parity : {0, 1}) {
     group.barrier();
     const bool first = rank % 2 == parity;
     const int peer = first ? rank + 1 : rank - 1;
     if (peer < 0 || peer >= group.size()) continue;
     static_cast<void>(round_trips(group, small, first, peer, warm_up));
-    // Not the median: a busy core delays many trips, a slow link all of them.
+    // Not the median: a busy core delays many trips, but a slow link delays all.
     const double latency = quantile(round_trips(group, small, first, peer, small_trips), 0.1) / 2;
     const auto trips = round_trips(group, large, first, peer, large_trips);
     if (first) {
@@ -83,7 +83,7 @@ Findings check_links(const std::vector<Link>& links, const NodeLayout& layout) {
     }
     const double usual_us = median(latencies), usual_gb_s = median(bandwidths);
     for (const Link& link : kind) {
-      // 10 us: what a neighbour's interrupt costs is no property of a link.
+      // 10 us: the cost of a neighbour's interrupt is no property of a link.
       const bool late = !(link.latency_us <= 4 * usual_us + 10);
       const bool narrow = !(link.bandwidth_gb_s >= usual_gb_s / 3);
       if (!late && !narrow) continue;
@@ -94,10 +94,10 @@ Findings check_links(const std::vector<Link>& links, const NodeLayout& layout) {
                        link.from, layout.host_of(link.from), link.to, layout.host_of(link.to),
                        link.latency_us, link.bandwidth_gb_s, within ? "within" : "between",
                        usual_us, usual_gb_s),
-           within ? "Look for another program on that machine, and at the cores that the two ranks "
-                    "were bound to."
-                  : "Look at the cable, the port and the network interface of these machines, or "
-                    "leave them out (Slurm: --exclude)."});
+           within ? "Check that machine for other programs, and the cores to which the two ranks "
+                    "are bound."
+                  : "Check the cable, the port and the network interface of these machines, or "
+                    "exclude them (Slurm: --exclude)."});
     }
   }
   return findings;

@@ -7,10 +7,10 @@
 
 namespace lockstep::train {
 
-/// Between a rank and the next one.
+/// The link from a rank to the next one.
 struct Link {
   int from = 0, to = 0;
-  double latency_us = 0;  ///< one way, 8 bytes: half of what a tenth of the round trips stay below
+  double latency_us = 0;      ///< one way, 8 bytes: half the first decile of the round trips
   double bandwidth_gb_s = 0;  ///< one way, 4 MiB: the best of a few round trips
 };
 
@@ -19,8 +19,8 @@ struct Link {
 /// Collective.
 [[nodiscard]] std::vector<Link> measure_links(ProcessGroup& group);
 
-/// Links much slower than the median of their kind: within machines, and between them. At least
-/// three of a kind are needed to say what is usual. A warning for each.
+/// Links much slower than the median of their kind (within machines, or between them). Needs at
+/// least three of a kind. A warning for each.
 [[nodiscard]] Findings check_links(const std::vector<Link>& links, const NodeLayout& layout);
 
 }  // namespace lockstep::train

@@ -16,7 +16,7 @@
 namespace lockstep::train {
 namespace {
 
-/// XXH3 of the program's file: equal on all ranks unless a stale copy lies on some node.
+/// XXH3 of the program's file: equal on all ranks unless a node has a stale copy.
 std::string program_hash() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   Hasher hasher;

@@ -6,31 +6,31 @@
 
 namespace lockstep::train {
 
-/// What one rank was given, and what it runs.
+/// Resources and software of one rank.
 struct RankInfo {
   std::string host;
   int pid = 0;
   std::vector<int> cores;    ///< this process's affinity mask
-  std::string gpu;           ///< PCI address of the device it computes on; empty: none
+  std::string gpu;           ///< PCI address of its device; empty: none
   std::string thread_level;  ///< "MPI_THREAD_MULTIPLE"; empty without MPI
-  std::string version;       ///< Lockstep's
+  std::string version;       ///< Lockstep's version
   std::string program;       ///< hash of the executable's bytes
   std::string deck;          ///< hash of the resolved deck; may be empty
   std::string processor;     ///< instruction sets of interest
   double shm_mib = 0;        ///< size of /dev/shm
-  double shm_free_mib = 0;   ///< of which is free
+  double shm_free_mib = 0;   ///< free space of /dev/shm
 
-  /// For packed().
+  /// Argument of packed().
   static auto fields(auto& self) {
     return std::tie(self.host, self.pid, self.cores, self.gpu, self.thread_level, self.version,
                     self.program, self.deck, self.processor, self.shm_mib, self.shm_free_mib);
   }
 };
 
-/// This process's. Local; a few milliseconds, for the hash of the executable.
+/// Information on this process. Local; a few milliseconds, for the hash of the executable.
 [[nodiscard]] RankInfo local_rank_info(const std::string& deck_hash);
 
-/// "0-3,8": the cores of a mask, as taskset -c takes them.
+/// "0-3,8": the cores of a mask in taskset -c's notation.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);
 
 }  // namespace lockstep::train

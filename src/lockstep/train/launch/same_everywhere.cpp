@@ -5,7 +5,7 @@
 namespace lockstep::train {
 namespace {
 
-/// "rank 3 (node2) has X, rank 0 has Y; 2 more ranks differ from rank 0"; empty if none does.
+/// "rank 3 (node2) has X, rank 0 has Y; 2 more ranks differ from rank 0"; empty if all are equal.
 std::string first_difference(const Launch& launch, std::string RankInfo::*what) {
   std::string difference;
   int more = 0;
@@ -41,8 +41,8 @@ Findings check_same_everywhere(const Launch& launch) {
       {error, "deck", "the resolved deck", &RankInfo::deck,
        "Give every rank the same deck, --set options and environment."},
       {warning, "processors", "the instruction sets of the processors", &RankInfo::processor,
-       "The same run on other nodes may differ in the last bits, and the slower processors hold "
-       "up the others; ask for nodes of one kind (Slurm: --constraint)."},
+       "The same run on other nodes may differ in the last bits, and the slower processors delay "
+       "the others; ask for nodes of one kind (Slurm: --constraint)."},
   };
   Findings findings;
   for (const Attribute& attribute : attributes) {

@@ -26,13 +26,13 @@ constexpr const char* choose_another =
 
 struct ProbeFacts {
   std::string name;
-  int error = 0;  ///< errno of making it
+  int error = 0;  ///< errno of its creation
 
   static auto fields(auto& self) { return std::tie(self.name, self.error); }
 };
 
-/// A file that nobody has asked for before, so that no cached answer of a network file system says
-/// that it is not there. Removed at the end of the scope.
+/// A file with a new name, so that no cached answer of a network file system can deny it. Removed
+/// at the end of the scope.
 class Probe {
  public:
   explicit Probe(const fs::path& folder)
@@ -53,7 +53,7 @@ class Probe {
   fs::path path_;
 };
 
-/// Network file systems may take a moment to show what another node wrote.
+/// Network file systems may take a moment to show another node's writes.
 bool appears(const fs::path& file) {
   for (int attempt = 0; attempt < 10; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -83,7 +83,7 @@ Findings check_shared_folder(ProcessGroup& group, const NodeLayout& layout,
   }
   if (hosts.empty()) return {};
   return {{Finding::Severity::error, "run folder",
-           fmt::format("what rank 0 ({}) writes to {} cannot be seen on{}", layout.host_of(0),
+           fmt::format("a file that rank 0 ({}) wrote to {} is not visible on{}", layout.host_of(0),
                        folder.string(), hosts),
            choose_another}};
 }

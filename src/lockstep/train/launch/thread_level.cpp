@@ -12,10 +12,9 @@ Findings check_thread_level(const Launch& launch) {
   if (below == launch.infos.end()) return {};
   return {{Finding::Severity::warning, "thread level",
            "MPI grants rank " + std::to_string(below - launch.infos.begin()) + " (" + below->host +
-               ") no more than " + below->thread_level +
-               ", so nothing communicates beside the thread that trains",
+               ") only " + below->thread_level + ", so only the training thread can communicate",
            "Use an MPI that was built with MPI_THREAD_MULTIPLE; a program that initialises MPI "
-           "itself asks for it with MPI_Init_thread."}};
+           "itself requests it with MPI_Init_thread."}};
 }
 
 }  // namespace lockstep::train

@@ -17,12 +17,12 @@ std::optional<int> environment_number(const char* name) {
 }
 
 struct Launcher {
-  const char* variable;  ///< how many processes it started
+  const char* variable;  ///< number of processes it started
   const char* name;
   const char* remedy;
 };
 
-// Launchers' variables tell only that several processes were started, never who we are.
+// Launchers' variables only show that several processes were started, not which one this is.
 constexpr Launcher launchers[] = {
     {"PMI_SIZE", "an mpiexec that speaks PMI", "Start with the mpiexec of that MPI"},
     {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpiexec",
@@ -32,8 +32,8 @@ constexpr Launcher launchers[] = {
      "mpiexec of that MPI"},
 };
 
-/// The launcher nearest to this process, and how many it started: an mpiexec -n 1 within a step of
-/// several tasks meant this process to be alone.
+/// The innermost launcher, and its number of processes: an mpiexec -n 1 within a step of several
+/// tasks means this process to be alone.
 std::optional<std::pair<Launcher, int>> nearest_launcher() {
   for (const Launcher& launcher : launchers) {
     if (const auto started = environment_number(launcher.variable)) return {{launcher, *started}};
@@ -54,8 +54,8 @@ Findings check_world_of_one(const Launch& launch, const std::string& mpi) {
   const auto& [launcher, started] = *nearest;
   return {{Finding::Severity::error, "world of one",
            "this process is alone in its MPI world, but " + std::string(launcher.name) +
-               " started " + std::to_string(started) + " of them (" + launcher.variable + "=" +
-               std::to_string(started) + "): each would train by itself",
+               " started " + std::to_string(started) + " processes (" + launcher.variable + "=" +
+               std::to_string(started) + "): each process would train on its own",
            std::string(launcher.remedy) + "; Lockstep runs on " + mpi + "."}};
 }
 

@@ -16,10 +16,10 @@
 namespace lockstep::train {
 namespace {
 
-/// Updates of WeightAveraging, in checkpoints.
+/// Number of updates of WeightAveraging, in checkpoints.
 constexpr const char* updates_averaged = "n_averaged";
 
-/// [averaging]: the averages are the model of evaluations and checkpoints.
+/// [averaging]: evaluations and checkpoints use the averages as the model.
 class AveragingPart final : public TrainingPart {
  public:
   [[nodiscard]] std::string name() const override { return "averaging"; }
@@ -27,14 +27,14 @@ class AveragingPart final : public TrainingPart {
   void check(const Task& /*task*/, const RunPlan& plan) const override {
     if (ranks_go_apart(plan)) {
       throw InputError(
-          "averaging.kind averages weights that all ranks have alike; with ddp.comm_hook = "
-          "\"post_local_sgd\" each has its own. Use one of the two.");
+          "averaging.kind needs equal weights on all ranks, but with ddp.comm_hook = "
+          "\"post_local_sgd\" each rank has its own. Use one of the two.");
     }
     if (plan.averaging.start_epoch >= plan.train.epochs) {
-      throw InputError(fmt::format(
-          "averaging.start_epoch = {} leaves nothing to average of {} epochs (train.epochs). Use "
-          "fewer, or averaging.kind = \"none\".",
-          plan.averaging.start_epoch, plan.train.epochs));
+      throw InputError(
+          fmt::format("averaging.start_epoch = {} leaves nothing to average in {} epochs "
+                      "(train.epochs). Lower it, or set averaging.kind = \"none\".",
+                      plan.averaging.start_epoch, plan.train.epochs));
     }
   }
   void begin(const Training& training) override {
@@ -63,19 +63,19 @@ class AveragingPart final : public TrainingPart {
       averaging_->restore(state.checkpoint().model, state.count(updates_averaged).value_or(0));
     } catch (const Error& error) {
       throw CheckpointError(
-          fmt::format("the checkpoint is of another model than the deck's: {}", error.what()));
+          fmt::format("the checkpoint does not fit the deck's model: {}", error.what()));
     }
   }
 
  private:
-  /// Of the training set's inputs, as a whole epoch has them. Collective.
+  /// Over the training set's inputs, as in a whole epoch. Collective.
   void update_bn(const Training& training) {
     const RunPlan& plan = training.plan;
     const Task& task = training.task;
     const Autocast autocast(plan.train.precision);
     const LayoutGuard layout(plan.run.layout);
-    // Each rank sends its share of each batch. With reduction = "invariant" all send all, in the
-    // same batches on any number of ranks.
+    // Each rank forwards its share of each batch. With reduction = "invariant" every rank forwards
+    // all, in the same batches on any number of ranks.
     const bool whole = plan.ddp.shards > 0;
     const int rank = whole ? 0 : training.group->rank();
     const BatchPlan batches(training.batches.samples(), training.batches.batch_size(),

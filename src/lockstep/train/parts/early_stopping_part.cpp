@@ -16,10 +16,10 @@
 namespace lockstep::train {
 namespace {
 
-/// Where it stands, in checkpoints.
+/// Names of its state in checkpoints.
 constexpr const char *best_figure = "early_stop_best", *epochs_without_better = "early_stop_epochs";
 
-/// train.early_stop_patience.
+/// The part for train.early_stop_patience.
 class EarlyStoppingPart final : public TrainingPart {
  public:
   [[nodiscard]] std::string name() const override { return "early_stopping"; }
@@ -35,7 +35,7 @@ class EarlyStoppingPart final : public TrainingPart {
     rule_->see(figure_named(found, options.early_stop_metric));
     if (!rule_->is_over() || training.group->rank() != 0) return;
     log(LogLevel::info,
-        fmt::format("early stopping: {} {} has not become better than {} for {} epochs "
+        fmt::format("early stopping: {} {} has not improved on {} for {} epochs "
                     "(train.early_stop_patience)",
                     judging_set(training.task.data()), options.early_stop_metric,
                     rule_->best() ? in_figures(*rule_->best()) : "nan", rule_->epochs_without()));
@@ -47,7 +47,7 @@ class EarlyStoppingPart final : public TrainingPart {
     state.set_count(epochs_without_better, rule_->epochs_without());
   }
   void restore(const Training& training, PartState& state) override {
-    // A best figure says nothing to another metric, which begins anew.
+    // A best figure of another metric is of no use, so the count begins anew.
     Deck then = Deck::parse(state.checkpoint().deck, "the deck in the checkpoint");
     const TrainOptions& now = training.plan.train;
     if (then.read<TrainOptions>("train").early_stop_metric != now.early_stop_metric) return;

@@ -13,7 +13,7 @@
 namespace lockstep::train {
 namespace {
 
-/// ": conv1.weight is not finite either", where one of the tensors is not.
+/// ": conv1.weight is not finite either", if one of the tensors is not.
 std::string culprit(const StateDict& state) {
   const auto at =
       std::ranges::find_if(state, [](const auto& entry) { return !all_finite(entry.tensor); });
@@ -33,7 +33,7 @@ class FiniteLossPart final : public TrainingPart {
   }
   void evaluated(const Training& training, const Evaluation& found) override {
     expect_finite(training, judging_set(training.task.data()), found.loss,
-                  "Nothing was saved of it: earlier checkpoints are as they were.");
+                  "This state was not saved: earlier checkpoints are unchanged.");
   }
   void end_run(const Training& training, Outcome& outcome) override {
     if (outcome.stopped != StopReason::none || !outcome.test || !training.task.data().validation)

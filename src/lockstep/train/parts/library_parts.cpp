@@ -7,7 +7,7 @@ TrainingParts library_parts(const RunPlan& plan) {
   for (const auto make : {
            make_trace_part,          // before a test loss that is not finite ends the run
            make_finite_loss_part,    //
-           make_replica_check_part,  // before what is saved becomes one state
+           make_replica_check_part,  // before the ranks' models are made one for a save
            make_local_sgd_part,      // before other parts use the ranks' model
            make_early_stopping_part,
            make_averaging_part,

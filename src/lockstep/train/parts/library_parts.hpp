@@ -6,8 +6,8 @@
 
 namespace lockstep::train {
 
-/// The library's own parts. Each is made by one function of one file, and stands in one line of
-/// library_parts(). Null: the plan asks for none.
+/// The library's own parts. One function in one file makes each, listed once in library_parts().
+/// Null: the plan does not use it.
 [[nodiscard]] std::shared_ptr<TrainingPart> make_trace_part(const RunPlan& plan);
 [[nodiscard]] std::shared_ptr<TrainingPart> make_finite_loss_part(const RunPlan& plan);
 [[nodiscard]] std::shared_ptr<TrainingPart> make_replica_check_part(const RunPlan& plan);
@@ -16,11 +16,11 @@ namespace lockstep::train {
 [[nodiscard]] std::shared_ptr<TrainingPart> make_averaging_part(const RunPlan& plan);
 [[nodiscard]] std::shared_ptr<TrainingPart> make_schedule_part(const RunPlan& plan);
 
-/// Those that the plan asks for, in the order of their moments.
+/// The parts that the plan uses, in calling order.
 [[nodiscard]] TrainingParts library_parts(const RunPlan& plan);
 
-/// Whether each rank trains weights of its own between two averages: what needs equal ones refuses
-/// such a plan in its check().
+/// Whether each rank trains its own weights between two averages. Parts that need equal weights
+/// refuse such a plan in check().
 [[nodiscard]] inline bool ranks_go_apart(const RunPlan& plan) {
   return plan.ddp.comm_hook == CommHookKind::post_local_sgd;
 }

@@ -9,7 +9,7 @@
 namespace lockstep::train {
 namespace {
 
-/// ddp.comm_hook = "post_local_sgd": averages the ranks' models.
+/// The part for ddp.comm_hook = "post_local_sgd": averages the ranks' models.
 class LocalSgdPart final : public TrainingPart {
  public:
   [[nodiscard]] std::string name() const override { return "local_sgd"; }

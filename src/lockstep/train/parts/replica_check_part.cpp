@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-/// train.check_replicas_every: AgreedError where the ranks' states differ.
+/// The part for train.check_replicas_every: AgreedError if the ranks' states differ.
 class ReplicaCheckPart final : public TrainingPart {
  public:
   explicit ReplicaCheckPart(std::int64_t every) : every_(every) {}
@@ -22,8 +22,8 @@ class ReplicaCheckPart final : public TrainingPart {
   void check(const Task& /*task*/, const RunPlan& plan) const override {
     if (!ranks_go_apart(plan)) return;
     throw InputError(
-        "train.check_replicas_every compares replicas that are meant to be equal; with "
-        "ddp.comm_hook = \"post_local_sgd\" they are not. Set it to 0.");
+        "train.check_replicas_every needs equal replicas, but with ddp.comm_hook = "
+        "\"post_local_sgd\" they differ. Set it to 0.");
   }
   void begin(const Training& training) override {
     StateDict state;
@@ -43,8 +43,8 @@ class ReplicaCheckPart final : public TrainingPart {
     if (const auto difference = check_->compare()) {
       throw AgreedError(
           fmt::format("the ranks' replicas are not equal after step {} (epoch {}): {}. A memory, a "
-                      "processor or a link may be faulty: look at it, or leave the machine out, "
-                      "and go on with --resume. Nothing was saved of it.",
+                      "processor or a link may be faulty: check it, or leave the machine out, and "
+                      "continue with --resume. This state was not saved.",
                       at.step, at.epoch + (at.position > 0 ? 1 : 0), difference->text),
           ExitCode::failure);
     }

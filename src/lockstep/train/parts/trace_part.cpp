@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-/// train.trace: trace/trace.json.
+/// The part for train.trace: writes trace/trace.json.
 class TracePart final : public TrainingPart {
  public:
   [[nodiscard]] std::string name() const override { return "trace"; }
@@ -26,7 +26,8 @@ class TracePart final : public TrainingPart {
       outcome.trace = file;
     } catch (const AgreedError& error) {
       if (outcome.stopped == StopReason::none) throw;
-      // What was saved is to be gone on from: a scheduler looks at the exit code.
+      // A scheduler decides on the exit code to resume from the saved state, so a failed trace must
+      // not change it.
       if (training.group->rank() == 0) log(LogLevel::error, error.what());
     }
     trace_.reset();

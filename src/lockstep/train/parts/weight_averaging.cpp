@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view trained_suffix = "/trained";
 
-/// Of all ranks' batches.
+/// Over all ranks' batches.
 void average_statistics(ProcessGroup& group, const nn::Module& model) {
   constexpr std::string_view counter = "num_batches_tracked";
   const auto buffers = model.named_buffers();

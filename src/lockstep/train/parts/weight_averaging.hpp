@@ -14,32 +14,32 @@
 
 namespace lockstep::train {
 
-/// A run's averaged weights ([averaging]), and with update_bn the buffers that belong to them.
-/// Local but for update_bn(): ranks with equal models have equal averages.
+/// A run's averaged weights ([averaging]) and, with update_bn, their buffers. Local except
+/// update_bn(): ranks with equal models have equal averages.
 class WeightAveraging {
  public:
   WeightAveraging(const AveragingOptions& options, nn::Module& model);
 
-  /// Whether after_step(step, epoch) makes the first average, with the model's own statistics until
-  /// update_bn(): they must be the same on all ranks.
+  /// Whether after_step(step, epoch) makes the first average. Until update_bn() it has the model's
+  /// own statistics, which must be the same on all ranks.
   [[nodiscard]] bool begins_after(std::int64_t step, std::int64_t epoch) const {
     return !has_begun() && is_due(step, epoch);
   }
-  /// After step `step` of the run, `epoch` epochs being finished. Allocates nothing.
+  /// To be called after step `step` of the run, with `epoch` epochs finished. Allocates nothing.
   void after_step(std::int64_t step, std::int64_t epoch);
-  /// After epoch `epoch`, from 1.
+  /// To be called after epoch `epoch`, from 1.
   void after_epoch(std::int64_t epoch);
   /// Whether there has been an update; before that the model itself is in use.
   [[nodiscard]] bool has_begun() const { return average_.n_averaged() > 0; }
   [[nodiscard]] std::int64_t n_averaged() const { return average_.n_averaged(); }
 
-  /// Whether the averages are to have statistics of their own.
+  /// Whether the averages need statistics of their own.
   [[nodiscard]] bool wants_update_bn() const;
-  /// optim::update_bn of the averages. The statistics become the mean over all batches of the ranks
-  /// of `group`, and the call is collective; null: each rank has seen all.
+  /// optim::update_bn of the averages. The statistics are the mean over all batches of the ranks of
+  /// `group`, and the call is collective. Null: each rank has all batches.
   void update_bn(ProcessGroup* group, const std::function<bool()>& forward_next);
 
-  /// While alive, the model is the averaged one, if there is one.
+  /// While this object lives, the model has the averaged weights, if there are any.
   class InUse {
    public:
     explicit InUse(std::optional<WeightAveraging>& averaging);
@@ -51,9 +51,9 @@ class WeightAveraging {
     WeightAveraging* averaging_;
   };
 
-  /// The model as it is to be used, under all its names: of checkpoints the model.
+  /// The model for use, with all names; for checkpoints the model's tensors.
   [[nodiscard]] StateDict state_dict() const;
-  /// Goes on from a state_dict() after so many updates; before the first there is none to take.
+  /// Restores a state_dict() after so many updates; there is none before the first.
   void restore(const StateDict& state, std::int64_t n_averaged);
 
  private:
@@ -63,13 +63,12 @@ class WeightAveraging {
   AveragingOptions options_;
   nn::Module& model_;
   optim::AveragedModel average_;
-  std::vector<std::pair<Tensor, Tensor>> buffers_;  ///< the model's and the averages'
+  std::vector<std::pair<Tensor, Tensor>> buffers_;  ///< tensors of the model and of the averages
 };
 
-/// The weights that are trained lie in checkpoints beside the optimizer's slots, as
-/// "<name>/trained".
+/// Checkpoints hold the trained weights beside the optimizer's slots, as "<name>/trained".
 void insert_trained(const StateDict& model, StateDict& optimizer);
-/// The two apart: the trained weights, of checkpoints without averages none, and the slots.
+/// Separates them: the trained weights (none in checkpoints without averages) and the slots.
 [[nodiscard]] std::pair<StateDict, StateDict> split_trained(const StateDict& optimizer);
 
 }  // namespace lockstep::train

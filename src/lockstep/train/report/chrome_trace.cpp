@@ -11,10 +11,10 @@
 namespace lockstep::train {
 namespace {
 
-/// Ids of processes from 1, because Perfetto takes 0 for the idle process.
+/// Process ids begin at 1, because Perfetto takes 0 for the idle process.
 int process_of(const TracedRank& rank) { return rank.rank + 1; }
 
-/// One of its own for every thread of the file.
+/// A row for every thread of the file.
 int thread_of(const TracedRank& rank, int number) { return process_of(rank) * 1000 + number; }
 
 std::string json_text(std::string_view text) {
@@ -41,7 +41,7 @@ class Writer {
   }
 
   void add(const TraceTrack& track) {
-    // Other ranks' threads, too, see operations of this one over: that makes them no threads of it.
+    // Threads of other ranks also complete operations of this one, but are not its threads.
     int thread = 0;
     if (std::ranges::any_of(track.events, is_of_thread)) {
       thread = thread_of(rank_, threads_);
@@ -52,7 +52,7 @@ class Writer {
     for (const TraceEvent& event : track.events) {
       if (event.end_ns + rank_.shift_ns >= rank_.from_ns) events.push_back(event);
     }
-    // Outer ones first, also those of one flight, which stand side by side then.
+    // Outer events first, also those of one asynchronous event, which share a time.
     std::ranges::stable_sort(events, [](const TraceEvent& a, const TraceEvent& b) {
       if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
       return a.flight != b.flight ? a.flight < b.flight : a.end_ns > b.end_ns;
@@ -117,7 +117,7 @@ class Writer {
     return arguments.empty() ? "" : fmt::format(",\"args\":{{{}}}", arguments);
   }
 
-  /// Microseconds, to the nanosecond: as text, so that nothing is rounded.
+  /// Microseconds with three decimals, as text, so that nothing is rounded.
   static std::string microseconds(std::int64_t ns) {
     const char* sign = ns < 0 ? "-" : "";
     const std::int64_t size = ns < 0 ? -ns : ns;

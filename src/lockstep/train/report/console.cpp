@@ -32,11 +32,11 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-/// To the beginning of the terminal's line, and nothing right of it.
+/// Moves to the beginning of the terminal's line and clears it.
 constexpr const char* redraw = "\r\033[K";
 
-/// Characters that fit on one line of the terminal: a line that wraps could not be redrawn. The
-/// last column stays free, because there some terminals wrap at once.
+/// Columns for one line of the terminal: a wrapped line could not be redrawn. The last column stays
+/// free, because some terminals wrap there at once.
 std::size_t terminal_columns() {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -45,7 +45,7 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
-/// Two of the three that a message goes to, beside stdout: stderr and log.txt.
+/// Two of a message's three destinations: stderr and log.txt; the third is stdout.
 struct Console::Loggers {
   spdlog::logger err{"err", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
   std::unique_ptr<spdlog::logger> file;
@@ -129,7 +129,7 @@ void Console::clear_progress() {
 }
 
 void Console::out(const std::string& text) {
-  // Afterwards a line that finds no room is left out at once.
+  // Afterwards a line that does not fit is dropped at once.
   const std::chrono::milliseconds patience(out_failure_.empty() ? 2000 : 0);
   try {
     write_stdout(text, patience);

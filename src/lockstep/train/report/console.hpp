@@ -9,28 +9,28 @@
 
 namespace lockstep::train {
 
-/// What a person sees of a run: one for each process. Rank 0 writes to the terminal (stdout;
-/// warnings and errors to stderr) and, once opened, to log.txt; another rank writes only warnings
-/// and errors, with its rank before them. While alive it is the library's log sink. A terminal or
-/// pipe that takes no more, or whose reader has gone, ends nothing: that is told once, on stderr
-/// and in log.txt, where the rest stands. Of a warning or failure that is very long its middle is
-/// left out (shortened). Thread-safe.
+/// Output of a run for people; one object per process. Rank 0 writes to the terminal (stdout;
+/// warnings and errors to stderr) and, once opened, to log.txt. Another rank writes only warnings
+/// and errors, with its rank in front. While it lives, this is the library's log sink. A terminal
+/// or pipe that accepts no output, or whose reader has gone, ends nothing: this is reported once on
+/// stderr and in log.txt, which has the rest. The middle of a very long warning or failure is left
+/// out (shortened). Thread-safe.
 class Console {
  public:
-  /// `rank`: this process's, or the first of those that are its threads (base/rank.hpp).
+  /// `rank`: this process's, or the first of its threads' ranks (base/rank.hpp).
   explicit Console(int rank);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
   void set_level(LogLevel level);
-  /// From now on everything said is also appended to `file`.
+  /// From now on all messages also go to `file`.
   void open_log(const std::filesystem::path& file);
 
-  /// A line for everybody (rank 0's only).
+  /// A line for the user (rank 0's only).
   void say(const std::string& line);
-  /// A line that tells how far the run is: redrawn in place on a terminal and cut to its width, a
-  /// plain line elsewhere.
+  /// A line of progress: redrawn in place on a terminal and cut to its width; a plain line
+  /// elsewhere.
   void progress(const std::string& line);
   /// A failure, to stderr and log.txt, whatever the rank and level.
   void complain(const std::string& text);
@@ -44,11 +44,11 @@ class Console {
 
   int rank_;
   bool terminal_;
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   std::unique_ptr<Loggers> loggers_;
   bool progress_shown_ = false;
-  std::string out_failure_;  ///< why stdout took something not, the first time
-  bool log_failed_ = false;  ///< log.txt took something not
+  std::string out_failure_;  ///< reason of the first failed write to stdout
+  bool log_failed_ = false;  ///< a write to log.txt has failed
 };
 
 }  // namespace lockstep::train

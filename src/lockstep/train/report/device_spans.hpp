@@ -7,23 +7,23 @@
 
 namespace lockstep::train {
 
-/// An event of a device that is over, and when that was, as trace_now().
+/// A completed event of a device, and its time by trace_now().
 struct DeviceMoment {
   const DeviceEvent* event = nullptr;
   std::int64_t ns = 0;
 
-  /// When `later` was, which is over too.
+  /// The time of `later`, which has also completed.
   [[nodiscard]] std::int64_t ns_of(const DeviceEvent& later) const;
 };
 
-/// When a device worked on the phases of one step, for the trace: marks in its stream, which are
-/// read when they are over. Allocates nothing once a step of as many phases is told.
+/// Times of a device's work on the phases of one step, for the trace: marks in its stream, read
+/// after completion. Allocates nothing after a step with as many phases.
 class DeviceSpans {
  public:
   explicit DeviceSpans(Device device) : device_(device) {}
 
-  /// While it lives, what this thread gives to the device's current stream is one span. `name` is a
-  /// literal. Nothing where `spans` is null.
+  /// While it lives, work that this thread gives to the device's current stream is one span. `name`
+  /// is a literal. Does nothing if `spans` is null.
   class Span {
    public:
     Span(DeviceSpans* spans, const char* name);
@@ -36,7 +36,7 @@ class DeviceSpans {
     std::size_t mark_ = 0;
   };
 
-  /// Traces the spans, all of which are over, as of that step, and begins anew.
+  /// Traces the spans, all completed, as part of that step, and starts over.
   void tell(std::int64_t step, const DeviceMoment& earlier);
 
  private:
@@ -47,7 +47,7 @@ class DeviceSpans {
   };
 
   Device device_;
-  std::deque<Marks> marks_;  // kept and used again
+  std::deque<Marks> marks_;  // kept for reuse
   std::size_t used_ = 0;
 };
 

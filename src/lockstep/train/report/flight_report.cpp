@@ -22,8 +22,8 @@ namespace {
 
 // Ranks that wait for the same operation reach their deadlines as far apart as they entered it.
 constexpr double others_s = 1.0;
-// For the rank that complains to end the job; it may have given up `others_s` after this one. And
-// longer if it is still reading: everybody's rings, which everybody else reads too.
+// The complaining rank waits for this before it ends the job: another may have given up `others_s`
+// later. It waits longer while it reads everybody's rings, which the others read too.
 constexpr double grace_s = 1.5, reading_s_a_rank = 0.05;
 constexpr auto poll = std::chrono::milliseconds(20);
 
@@ -33,7 +33,7 @@ fs::path copy_of(const fs::path& folder, int rank) {
 
 bool has_stopped_or_died(const FlightRing& ring) { return !can_run(ring.observed); }
 
-/// One rank's part in the report on a failed communication.
+/// One rank's contribution to the report on a failed communication.
 class Report {
  public:
   Report(const FlightRecorder& recorder, fs::path folder)
@@ -41,7 +41,7 @@ class Report {
     fs::create_directories(folder_);
   }
 
-  /// Copies the rings of this node's ranks that `chosen` says, unless somebody has.
+  /// Copies the rings of this node's ranks accepted by `chosen`, unless another rank has.
   template <class F>
   void copy_rings(const F& chosen) const {
     for (const FlightRing& ring : of_this_node()) {
@@ -49,7 +49,7 @@ class Report {
       if (!chosen(ring) || fs::exists(target)) continue;
       try {
         copy_flight_ring(ring, target);
-      } catch (const InputError&) {  // another rank was faster, and has removed it
+      } catch (const InputError&) {  // another rank was faster, and removed it
         continue;
       }
       std::error_code ignored;
@@ -71,7 +71,7 @@ class Report {
     };
     while (there() < recorder_.size() && seconds_since(start) < others_s) {
       std::this_thread::sleep_for(poll);
-      copy_mine_and_dead_ones();  // one may have been stopped since
+      copy_mine_and_dead_ones();  // it may have been stopped since
     }
   }
 
@@ -118,14 +118,14 @@ void judge(const FlightRecorder& recorder, const fs::path& run_dir, const Failur
   report.copy_rings([](const FlightRing&) { return true; });
   const std::string text = flight_verdict(report.rings()).text;
   complain(
-      fmt::format("{}. In {} are the rings of the ranks' last operations: "
-                  "`lockstep flight {}` shows them. This rank's own words: {}",
+      fmt::format("{}. {} holds the rings of the ranks' last operations: `lockstep flight {}` "
+                  "shows them. This rank's own message: {}",
                   text, folder.string(), run_dir.string(), failure.message));
   write_text(verdict, text);
 }
 
-/// Rings of the run's last start that were never collected: nobody would find them any more. The
-/// folder is this run's now, so that start is over.
+/// Removes rings of the run's last start that were never collected: nothing else would find them.
+/// The folder now belongs to this run, so that start has ended.
 void remove_rings_of_last_start(const fs::path& run_dir) {
   const auto where = read_where(run_dir / "flight");
   if (!where || where->job == 0) return;
@@ -178,7 +178,7 @@ void give_up(const fs::path& run_dir, const Failure& failure,
     } else {
       Report(*recorder, run_dir / "flight").copy_mine_and_dead_ones();
     }
-  } catch (const std::exception& error) {  // a full disk must not hide why the run failed
+  } catch (const std::exception& error) {  // a full disk must not hide the failure of the run
     if (can_judge) complain(fmt::format("{} (and no verdict: {})", failure.message, error.what()));
   }
 }

@@ -27,7 +27,7 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 
 double number_from(const Json& json) { return json.is_null() ? std::nan("") : json.get<double>(); }
 
-/// The keys of an "eval" row that are not a task's metrics.
+/// The keys of an "eval" row other than a task's metrics.
 constexpr std::array<std::string_view, 6> own_keys{"kind", "step", "epoch",
                                                    "set",  "loss", "seconds"};
 
@@ -41,7 +41,7 @@ Json to_json(const MetricsRow& row) {
   json["loss"] = number(row.loss);
   for (const auto& [name, value] : row.metrics) json[name] = number(value);
   if (row.lr >= 0) json["lr"] = row.lr;
-  if (!(row.grad_norm < 0))  // NaN was measured
+  if (!(row.grad_norm < 0))  // a measured value was NaN
     json["grad_norm"] = number(row.grad_norm);
   if (row.samples_per_s >= 0) json["samples_per_s"] = row.samples_per_s;
   if (row.tokens_per_s >= 0) json["tokens_per_s"] = row.tokens_per_s;
@@ -71,7 +71,7 @@ Json to_json(const MetricsRow& row) {
 
 Spread spread_from(const Json& json, const char* name) {
   const auto& times = json.at("time_min_mean_max_s");
-  if (!times.contains(name)) return {};  // written before there was this part
+  if (!times.contains(name)) return {};  // written before this field existed
   const auto& values = times.at(name);
   return {values.at(0).get<double>(), values.at(1).get<double>(), values.at(2).get<double>()};
 }
@@ -119,8 +119,8 @@ MetricsRow row_from(const Json& json) {
   return row;
 }
 
-/// Nothing of a line that is none of ours: the last one of a killed run may be half a line, and
-/// what a disk or a hand has changed may be anything.
+/// Nothing for an invalid line: the last one of a killed run may be half a line, and a disk or an
+/// editor may have changed others.
 std::optional<MetricsRow> row_of_line(const std::string& line) {
   try {
     return row_from(Json::parse(line));
@@ -146,7 +146,7 @@ MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path
 }
 
 bool MetricsFile::is_past(const MetricsRow& row) const noexcept {
-  // Saved after an epoch's last step and before its end: that is done, and written, once more.
+  // A save between an epoch's last step and its end: the end is repeated, and written again.
   return row.step <= step_ && (row.kind == "step" || row.epoch <= epochs_done_);
 }
 
@@ -161,7 +161,7 @@ void MetricsFile::keep(MetricsRow row) {
   Thinned& kept = is_step ? steps_ : epochs_;
   const std::int64_t index = is_step ? kept.seen : row.epoch;
   ++kept.seen;
-  // The one before was there because it was the newest.
+  // The previous row was kept because it was the newest.
   for (std::size_t at = rows_.size(); at-- > 0;) {
     if (rows_[at].kind != row.kind || rows_[at].set != row.set) continue;
     if (indices_[at] % kept.stride != 0) erase(at);
@@ -204,7 +204,7 @@ void MetricsFile::begin() {
 
 void MetricsFile::flush() {
   if (unwritten_.empty()) return;
-  end_ = std::min(end_, file_.size());  // others may have cut it
+  end_ = std::min(end_, file_.size());  // others may have truncated the file
   file_.write_at(end_, unwritten_.data(), std::ssize(unwritten_));
   end_ += std::ssize(unwritten_);
   unwritten_.clear();
@@ -219,9 +219,8 @@ void MetricsFile::append(const MetricsRow& row) {
   } catch (const FileError& error) {
     if (unwritten_.size() > most_unwritten) throw;
     if (std::exchange(is_warned_of_, true)) return;
-    log(LogLevel::warning, fmt::format("{}. The run goes on, and writes the row "
-                                       "later.",
-                                       error.what()));
+    log(LogLevel::warning,
+        fmt::format("{}. The run goes on and will write the row later.", error.what()));
   }
 }
 

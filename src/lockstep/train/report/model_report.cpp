@@ -88,10 +88,10 @@ std::string model_report(const Task& task, const RunPlan& plan) {
   line("the process at its peak", peak_resident_bytes());
   if (plan.checkpoint.async) line("more, once a checkpoint is saved", parameters + slots);
 
-  // Now, for this forward needs memory too.
+  // Measured now, since this forward needs memory too.
   return fmt::format(
-      "one sample {}; MFLOP: forward, two a multiply-add, matrix products and convolutions only; "
-      "a training step takes about three times as many\n\n{}\n{}",
+      "one sample {}; MFLOP: forward pass, two per multiply-add, matrix products and convolutions "
+      "only; a training step takes about three times as many\n\n{}\n{}",
       to_string(task.data().train->sample_shape()),
       table_of(layers_of(task, trainer.model(), device)), memory);
 }

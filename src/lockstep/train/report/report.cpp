@@ -16,7 +16,7 @@
 namespace lockstep::train {
 namespace {
 
-/// The set that epochs are judged by: of the first evaluation.
+/// The set by which epochs are judged, from the first evaluation.
 std::string judging_set(const std::vector<MetricsRow>& rows) {
   const auto eval = std::ranges::find(rows, "eval", &MetricsRow::kind);
   return eval == rows.end() ? "test" : eval->set;
@@ -40,7 +40,7 @@ std::string percentages(const TimeSplit& times) {
                      100 * parts[1] / total, 100 * parts[2] / total, 100 * parts[3] / total);
 }
 
-/// Of all evaluations: a run may have been resumed with others.
+/// The metrics of all evaluations: a resumed run may have others.
 std::vector<std::string> metric_names(const std::vector<MetricsRow>& rows) {
   std::vector<std::string> names;
   for (const auto& row : rows) {
@@ -56,7 +56,7 @@ std::optional<double> metric_of(const MetricsRow& row, const std::string& name) 
   return at == row.metrics.end() ? std::nullopt : std::optional(at->second);
 }
 
-/// A share is drawn from 0 to 1, anything else over the values it takes.
+/// A fraction is drawn from 0 to 1, any other figure over its range.
 const char* metric_range(const std::vector<MetricsRow>& rows, const std::string& metric) {
   const bool share = std::ranges::all_of(rows, [&](const MetricsRow& row) {
     const double value = metric_of(row, metric).value_or(0);
@@ -80,7 +80,7 @@ bool write_block(std::ostream& out, const std::vector<MetricsRow>& rows, const c
   return true;
 }
 
-/// As a string of gnuplot's, in which nothing has a meaning but a quote, and a line's end.
+/// A gnuplot string, in which only a quote and a line end have a meaning.
 std::string quoted(const std::string& text) {
   std::string string = "'";
   for (const char c : text) {
@@ -90,8 +90,8 @@ std::string quoted(const std::string& text) {
   return string + "'";
 }
 
-/// Why `gnuplot script` has drawn nothing in the folder; "" if it has. In the folder, so that the
-/// script needs no path.
+/// The reason why `gnuplot script` drew nothing in the folder; "" if it did. It runs in the folder,
+/// so the script needs no path.
 std::string run_gnuplot(const std::filesystem::path& folder, const std::string& script,
                         double limit_s) {
   switch (run_helper({"gnuplot", script}, limit_s, {.folder = folder}).kind) {
@@ -107,7 +107,7 @@ std::string run_gnuplot(const std::filesystem::path& folder, const std::string& 
   return "";
 }
 
-/// gnuplot's script: of the lines those that have a point, as gnuplot refuses to plot nothing. ""
+/// gnuplot's script, with only those lines that have a point: gnuplot refuses to plot nothing. ""
 /// if none has.
 std::string curves_script(const std::vector<MetricsRow>& rows, const std::string& svg) {
   const auto metrics = metric_names(rows);
@@ -230,7 +230,7 @@ std::string traffic_in_words(const HookReport& hook) {
 std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg,
                         double limit_s) {
   const std::string commands = curves_script(rows, svg.filename().string());
-  if (commands.empty()) return "not drawn, because there is nothing to draw";
+  if (commands.empty()) return "not drawn: there is nothing to draw";
   const auto folder = svg.has_parent_path() ? svg.parent_path() : ".";
   auto script = svg;
   script.replace_extension(".gp");
@@ -243,7 +243,7 @@ std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesyst
     std::filesystem::remove(script, ignored);
     return svg.string();
   }
-  return fmt::format("not drawn, because {}; later, in {}: gnuplot {}", failure, folder.string(),
+  return fmt::format("not drawn: {}; to draw it later, in {}: gnuplot {}", failure, folder.string(),
                      script.filename().string());
 }
 

@@ -10,40 +10,41 @@ namespace lockstep::train {
 
 class Console;
 
-/// What a run says while it goes on: rows of metrics.jsonl, and lines on the console; and what of
-/// it stands in its outcome.
+/// Messages of a run while it goes on: rows of metrics.jsonl and lines on the console; and the
+/// figures that become part of its outcome.
 class RunReport {
  public:
-  /// All must live as long.
+  /// All arguments must outlive this.
   RunReport(const Training& training, StepClock& clock, MetricsFile& metrics, Console& console);
 
   void start_epoch();
   /// After each step; every log.every_steps a row. Collective.
   void step(const StepResult& step);
-  /// An epoch's steps are done, which is not counted yet; `loss_sum` is this rank's. Collective.
+  /// After the steps of an epoch, before it is counted as finished; `loss_sum` is this rank's.
+  /// Collective.
   [[nodiscard]] MetricsRow epoch(double loss_sum);
-  /// The row of that epoch, and what its evaluation found, in so many seconds.
+  /// Writes the row of that epoch, and its evaluation, which took so many seconds.
   void epoch_finished(const MetricsRow& row, const std::optional<Evaluation>& found,
                       double seconds);
-  /// The test set, after the last epoch of a run that is judged by another.
+  /// The test set, after the last epoch of a run that is judged by another set.
   void tested(const Evaluation& found, double seconds);
 
-  /// Of the run's end; `training_wall` is this rank's time in epochs' steps. Collective.
+  /// At the run's end; `training_wall` is this rank's time in training steps. Collective.
   void finish(double training_wall);
   [[nodiscard]] Outcome& outcome() noexcept { return outcome_; }
 
  private:
-  /// Where the time went, on all ranks; the longest wall time of any. Collective.
+  /// Times of all ranks; the longest wall time of any. Collective.
   double add_times(MetricsRow& row, const StepTimes& mine) const;
 
   const Training& training_;
   StepClock& clock_;
   MetricsFile& metrics_;
   Console& console_;
-  double peak_flops_ = 0;  ///< a rank's cores in products (product_speed); told on rank 0 alone
+  double peak_flops_ = 0;  ///< a rank's speed in products (product_speed); on rank 0 only
   StepTimes last_row_;     ///< clock at the last "step" row
   StepTimes epoch_start_;
-  StepTimes first_step_;  ///< of this process: it sets libraries up
+  StepTimes first_step_;  ///< first step of this process: it sets libraries up
   Outcome outcome_;
 };
 

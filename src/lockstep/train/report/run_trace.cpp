@@ -30,7 +30,7 @@ std::int64_t largest(ProcessGroup& group, std::int64_t value) {
   return number.to_vector<std::int64_t>().front();
 }
 
-/// A rank's turn comes when rank 0 has written those of the ranks before it, which may take longer
+/// A rank's turn comes after rank 0 has written those of the ranks before it, which may take longer
 /// than any deadline of the group.
 void send_in_turn(ProcessGroup& group, const std::string& text) {
   const std::vector<std::uint8_t> bytes(text.begin(), text.end());
@@ -46,7 +46,7 @@ std::string receive(ProcessGroup& group, int rank) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Rank 0's end: a failure is kept until every rank is rid of its text.
+/// On rank 0: a failure is kept until every rank has sent its text.
 class TraceFile {
  public:
   explicit TraceFile(const std::filesystem::path& path) {

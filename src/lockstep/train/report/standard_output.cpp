@@ -21,26 +21,27 @@ namespace {
   throw Error("standard output cannot be written: " + why);
 }
 
-/// Waits until a write of PIPE_BUF bytes would not block: so much a pipe has room for, or none.
+/// Waits until a write of PIPE_BUF bytes would not block: a pipe has room for all of them, or is
+/// not ready.
 bool becomes_writable(int patience_ms) {
   pollfd writable{STDOUT_FILENO, POLLOUT, 0};
   int ready;
   do {
     ready = ::poll(&writable, 1, patience_ms);
   } while (ready < 0 && errno == EINTR);
-  return ready != 0;  // an error is the write's to tell
+  return ready != 0;  // write() will report the error
 }
 
 void write_all(std::string_view text, int patience_ms) {
-  bool good = std::fflush(stdout) == 0;  // what a task of one's own has printed comes before it
+  bool good = std::fflush(stdout) == 0;  // output of a user's task comes before it
   while (good && !text.empty()) {
     if (patience_ms >= 0 && !becomes_writable(patience_ms))
-      cannot_be_written("it takes nothing (a full pipe, or a terminal that was stopped)");
+      cannot_be_written("it accepts nothing (a full pipe or a stopped terminal)");
     const std::size_t most = patience_ms >= 0 ? PIPE_BUF : text.size();
     const ssize_t put = ::write(STDOUT_FILENO, text.data(), std::min(most, text.size()));
     if (put >= 0) {
       text.remove_prefix(static_cast<std::size_t>(put));
-    } else if (errno == EAGAIN) {  // somebody else has made our terminal non-blocking
+    } else if (errno == EAGAIN) {  // another process has made this terminal non-blocking
       static_cast<void>(becomes_writable(patience_ms));
     } else {
       good = errno == EINTR;
@@ -59,7 +60,7 @@ void write_stdout(std::string_view text, std::chrono::milliseconds patience) {
 
 void keep_closed_streams_closed() {
   int descriptor = 0;
-  // Each takes the lowest free number; what is open for reading only takes no output.
+  // Each takes the lowest free number. They are opened for reading only, so they accept no output.
   do {
     descriptor = ::open("/dev/null", O_RDONLY);
   } while (descriptor >= 0 && descriptor <= STDERR_FILENO);

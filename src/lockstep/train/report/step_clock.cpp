@@ -31,7 +31,7 @@ struct NamedPhase {
   double StepTimes::*seconds;
 };
 
-/// What a rank does without waiting for others.
+/// A rank's phases without waiting for others.
 constexpr std::array own_phases{
     NamedPhase{"forward", &StepTimes::forward},
     NamedPhase{"backward", &StepTimes::backward},
@@ -45,7 +45,7 @@ double own_seconds(const StepTimes& times) {
   return sum;
 }
 
-/// The lower one of two in the middle, so that one of two ranks can be slower than the median.
+/// The lower middle value, so that one of two ranks can be slower than the median.
 template <class Value>
 double median(std::span<const StepTimes> ranks, const Value& value) {
   std::vector<double> values;

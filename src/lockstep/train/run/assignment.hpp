@@ -10,23 +10,23 @@
 
 namespace lockstep::train {
 
-/// A deck as a program understands it: what every verb of every program starts from.
+/// A parsed deck: the starting point of every verb of every program.
 struct Assignment {
-  RunPlan plan;  ///< with run.dir, which a deck may leave out
+  RunPlan plan;  ///< with run.dir, which a deck may omit
   std::unique_ptr<Task> task;
   TrainingParts parts;  ///< the program's own
   std::string deck;     ///< resolved: reading it again gives the same assignment
   std::string hash;
 };
 
-/// Reads a deck's every table and loads its data. Throws InputError, also for a table or key that
-/// nobody reads. Local.
+/// Reads every table of a deck and loads its data. Throws InputError, also for an unread table or
+/// key. Local.
 [[nodiscard]] Assignment read_assignment(const std::string& file,
                                          const std::vector<std::string>& overrides,
                                          const TaskFactory& make_task,
                                          const std::vector<PartFactory>& make_parts = {});
 
-/// run.dir of the deck in `file`, or where that is empty runs/<name of the deck>.
+/// run.dir of the deck in `file`; if that is empty, runs/<name of the deck>.
 [[nodiscard]] std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file);
 
 }  // namespace lockstep::train

@@ -23,13 +23,13 @@
 namespace lockstep::train {
 namespace {
 
-/// What run.device asks for.
+/// The request in run.device.
 struct Wish {
   std::optional<DeviceType> type;  ///< none: "auto"
   std::optional<int> index;
 };
 
-/// As decks call it: the host is "cpu".
+/// Names in decks: the host is "cpu".
 std::optional<DeviceType> type_named(std::string_view name) {
   if (name == "cpu") return DeviceType::host;
   for (const DeviceType type : {DeviceType::cuda, DeviceType::sim}) {
@@ -58,15 +58,15 @@ std::optional<Wish> parsed(const std::string& text) {
 
 Wish wish_of(const std::string& device) {
   if (const auto wish = parsed(device)) return *wish;
-  throw InputError(fmt::format(
-      "run.device = \"{}\" is no device. Use \"auto\", \"cpu\", \"cuda\" or \"sim\", or one device "
-      "of a kind, such as \"cuda:1\" or \"sim:0\".",
-      device));
+  throw InputError(
+      fmt::format("run.device = \"{}\" is not a device. Use \"auto\", \"cpu\", \"cuda\" or "
+                  "\"sim\", or one device of a kind, for example \"cuda:1\" or \"sim:0\".",
+                  device));
 }
 
 Device device_for(const RunOptions& options, int local_rank) {
   const Wish wish = wish_of(options.device);
-  // "auto" is the host as long as no GPU has run Lockstep.
+  // "auto" is the host as long as Lockstep has not been run on a GPU.
   const DeviceType type = wish.type.value_or(DeviceType::host);
   if (type == DeviceType::host) {
     if (options.device_memory == 0) return {};
@@ -82,22 +82,22 @@ Device device_for(const RunOptions& options, int local_rank) {
   }
   const int count = std::min(runtime_of(type).device_count(), max_devices_of_a_type);
   if (count == 0) {
-    throw InputError(fmt::format(
-        "run.device = \"{}\", but this process sees no GPU. Ask the scheduler for one, look at "
-        "CUDA_VISIBLE_DEVICES, or use \"auto\" or \"cpu\".",
-        options.device));
+    throw InputError(
+        fmt::format("run.device = \"{}\", but this process sees no GPU. Ask the scheduler for one, "
+                    "check CUDA_VISIBLE_DEVICES, or use \"auto\" or \"cpu\".",
+                    options.device));
   }
   const int index = wish.index.value_or(local_rank % count);
   if (index >= count) {
-    throw InputError(fmt::format("run.device = \"{}\", but there {} {} of its kind here, {} to {}.",
-                                 options.device, count == 1 ? "is" : "are", count,
-                                 to_string({type, 0}), to_string({type, count - 1})));
+    throw InputError(fmt::format(
+        "run.device = \"{}\", but there {} {} of this kind here, {} to {}.", options.device,
+        count == 1 ? "is" : "are", count, to_string({type, 0}), to_string({type, count - 1})));
   }
   return {type, index};
 }
 
-/// What no two devices of a machine have alike: for GPUs, that processes may number differently,
-/// the address on the bus.
+/// A unique name of a device on a machine. For GPUs the bus address, since processes may number
+/// them differently.
 std::string identity_of(Device device) {
   if (device.type == DeviceType::cuda) {
     static_cast<void>(Stream(device));  // from here on this thread computes there
@@ -107,7 +107,7 @@ std::string identity_of(Device device) {
   return to_string(device);
 }
 
-/// Where a rank runs. Containers of one machine may have names of their own, and see the same GPUs.
+/// A rank's place. Containers of one machine may have different names and see the same GPUs.
 struct Place {
   std::string host = host_name(), boot = boot_id();
 
@@ -121,7 +121,7 @@ NodeLayout layout_of(const std::vector<Place>& places) {
   return NodeLayout(machines);
 }
 
-/// The ranks of each device that has several: "ranks 0, 1 of node7 on sim:0".
+/// The ranks of each device with several: "ranks 0, 1 of node7 on sim:0".
 std::vector<std::string> shared_devices(const std::vector<Place>& places, const NodeLayout& layout,
                                         const std::vector<std::string>& device_of_rank) {
   std::map<std::pair<int, std::string>, std::vector<int>> users;

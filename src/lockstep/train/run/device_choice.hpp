@@ -11,19 +11,19 @@ class ProcessGroup;
 namespace lockstep::train {
 
 /// Throws InputError unless run.device is "auto", "cpu", "cuda", "sim", or one device of a kind,
-/// as "cuda:1".
+/// for example "cuda:1".
 void expect_device_text(const std::string& device);
 
-/// What a rank computes on.
+/// The device of a rank.
 struct DeviceChoice {
   Device device;
-  std::string in_words;  ///< of all ranks, for the log; empty where all compute on the host
+  std::string in_words;  ///< devices of all ranks, for the log; empty if all compute on the host
 };
 
-/// This rank's device, as [run] says: of a kind without a number, the one of its number among its
-/// machine's ranks. "auto" is the host. Limits the device's memory to run.device_memory. Throws
-/// AgreedError with ExitCode::bad_input where there is no such device, or ranks would compute on
-/// one together without run.device_sharing. Collective.
+/// This rank's device according to [run]. For a kind without a number it is the device with the
+/// rank's number within its machine. "auto" is the host. Limits the device's memory to
+/// run.device_memory. Throws AgreedError with ExitCode::bad_input if there is no such device, or if
+/// ranks would share one without run.device_sharing. Collective.
 [[nodiscard]] DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options);
 
 }  // namespace lockstep::train

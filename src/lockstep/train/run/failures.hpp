@@ -4,19 +4,19 @@
 
 namespace lockstep::train {
 
-/// A loss that is not a finite number, with train.on_nan = "stop".
+/// A loss that is not finite, with train.on_nan = "stop".
 class NonFiniteLoss : public Error {
  public:
   using Error::Error;
 };
 
-/// What to do about it, for every message that says something is not finite.
+/// The remedy in every message about something that is not finite.
 inline constexpr const char* remedy_for_not_finite =
-    "Lower optimizer.lr, look at the data, or go on regardless with --set "
+    "Lower optimizer.lr, check the data, or continue regardless with --set "
     "'train.on_nan=\"ignore\"'.";
 
-/// Whether what is being handled in a catch block may happen to any run, as a full disk may: its
-/// exit code stays where one rank alone of several fails so.
+/// Whether the error being handled in a catch block may happen to any run, as a full disk may. Its
+/// exit code then stays even if only one of several ranks fails with it.
 [[nodiscard]] bool is_foreseen();
 
 }  // namespace lockstep::train

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view wrapper = "module.";
 
-/// How the names of the weights begin where the model's do not.
+/// The common prefix of the weights' names that the model's names lack.
 std::string_view prefix_of(const StateDict& weights) {
   const bool wrapped = weights.size() > 0 && std::ranges::all_of(weights, [](const auto& entry) {
                          return entry.name.starts_with(wrapper);
@@ -38,8 +38,8 @@ std::string WeightsTaken::in_words() const {
     if (!names.empty()) text += fmt::format("; {}: {}", what, some_of(names));
   };
   add("of another shape, left as initialised", other_shape);
-  add("not there, left as initialised", missing);
-  add("there and not used", unused);
+  add("missing, left as initialised", missing);
+  add("unused", unused);
   return text;
 }
 
@@ -66,10 +66,10 @@ WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
     }
     const Tensor converted = source->tensor.to(tensor.dtype());
     if (!same_type && !all_finite(converted)) {
-      throw CheckpointError(fmt::format(
-          "{} has elements that are not finite as {}, which the model has it in (the file has it "
-          "in {}): these weights are of no use",
-          source->name, name_of(tensor.dtype()), name_of(source->tensor.dtype())));
+      throw CheckpointError(
+          fmt::format("{} has elements that are not finite in {}, the model's dtype (the file's is "
+                      "{}): these weights cannot be used",
+                      source->name, name_of(tensor.dtype()), name_of(source->tensor.dtype())));
     }
     tensor.copy_from(converted);
     ++result.taken;

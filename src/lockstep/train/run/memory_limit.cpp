@@ -16,8 +16,9 @@
 namespace lockstep::train {
 namespace {
 
-// Seen of the bundled decks (VmPeak): 150 MiB of libraries before main(), then MPI's, HDF5's and
-// ours; with each further rank its threads, whose stacks and heaps reserve far more than they use.
+// Measured with the bundled decks (VmPeak): 150 MiB of libraries before main(), then MPI's, HDF5's
+// and Lockstep's memory. Each further rank adds its threads, whose stacks and heaps reserve far
+// more than they use.
 constexpr std::int64_t mib = 1 << 20, of_process = 512 * mib, of_rank = 192 * mib,
                        of_math_thread = 72 * mib;
 
@@ -37,19 +38,20 @@ void expect_address_space(int ranks) {
   }
   throw OutOfMemoryError(fmt::format(
       "out of memory: the limit on this process's address space, {} (ulimit -v), leaves less than "
-      "the {} that its libraries and threads reserve before they use it. Raise the limit, or limit "
+      "the {} that its libraries and threads reserve. Raise the limit, or limit "
       "resident memory instead.",
       format_bytes(static_cast<std::int64_t>(limit.rlim_cur)), format_bytes(needed)));
 }
 
 void expect_file_size() {
-  constexpr rlim_t of_mpi = 8 * mib;  // seen of MPICH 4.0 with UCX 1.13: more than 4, less than 8
+  constexpr rlim_t of_mpi =
+      8 * mib;  // measured with MPICH 4.0 with UCX 1.13: more than 4, less than 8
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   if (limit.rlim_cur >= of_mpi) return;
   throw InputError(fmt::format(
       "the limit on the size of files, {} (ulimit -f), is below the {} that MPI's files in shared "
-      "memory take. Raise it; a training can leave MPI out with --ranks-as-threads.",
+      "memory take. Raise it, or train without MPI: --ranks-as-threads.",
       format_bytes(static_cast<std::int64_t>(limit.rlim_cur)),
       format_bytes(static_cast<std::int64_t>(of_mpi))));
 }

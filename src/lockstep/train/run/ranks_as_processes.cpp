@@ -45,8 +45,8 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
     if (failure.rank < 0) failure.message = rank_prefix(rank, ranks, host_name()) + failure.message;
     give_up(run_dir, failure, complain);
     if (ranks > 1) {
-      wait_until_stderr_is_read();  // mpiexec drops the rest when it hears of the end
-      // What nobody foresaw is to the other ranks, which wait, a peer that failed.
+      wait_until_stderr_is_read();  // mpiexec drops the rest when it learns of the end
+      // To the waiting ranks an unforeseen error is a failed peer.
       const ExitCode code = foreseen ? failure.code : ExitCode::communication;
       MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
     }

@@ -17,15 +17,15 @@ namespace {
 
 constexpr auto time_to_end = std::chrono::seconds(5);
 
-/// Ends the process when ranks have not come to their end so long after the first failure: a
-/// thread cannot be ended from outside.
+/// Ends the process if ranks are still running so long after the first failure: a thread cannot be
+/// ended from outside.
 class ExitWatchdog {
  public:
   explicit ExitWatchdog(Console& console) : console_(console) {}
   ExitWatchdog(const ExitWatchdog&) = delete;
   ExitWatchdog& operator=(const ExitWatchdog&) = delete;
 
-  /// After a rank's failure, which is to be said then; later ones are its consequences.
+  /// Called after a rank's failure, which is then reported; later failures are its consequences.
   void prepare(const std::string& message, ExitCode code) {
     std::call_once(once_, [&] {
       thread_ = std::jthread([this, message, code](const std::stop_token& all_have_ended) {

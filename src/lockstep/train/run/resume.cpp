@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keys of [data] that decide which samples an epoch has and in which order. Not the path: data may
-/// move. Not what is done to a sample, nor the test set.
+/// Keys of [data] that determine the samples of an epoch and their order. The path does not: data
+/// may move. Nor do transforms of a sample, or the test set.
 constexpr std::array<std::string_view, 18> deciding{"kind",
                                                     "context",
                                                     "train_limit",
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 18> deciding{"kind",
                                                     "synthetic_channels",
                                                     "synthetic_image_size"};
 
-/// The deciding keys of a resolved deck, a line a key, with their values in TOML.
+/// These keys of a resolved deck, one per line, with their values in TOML.
 std::map<std::string, std::string> deciding_values(const std::string& deck) {
   std::map<std::string, std::string> values;
   std::istringstream lines(deck);
@@ -55,7 +55,7 @@ std::map<std::string, std::string> deciding_values(const std::string& deck) {
   return values;
 }
 
-/// Looked at by name only. Collective.
+/// By name only. Collective.
 std::optional<fs::path> newest_by_name(ProcessGroup& group, const fs::path& folder) {
   return agree(group, 0, [&] {
     const auto there = list_checkpoints(folder);
@@ -74,8 +74,8 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
                                              const ExpectFits& expect_fits) {
   if (!line.resume) return std::nullopt;
   if (!line.resume_from.empty()) {
-    // A newer copy in memory than all that lies there is the newest of that branch, be it the one
-    // that is gone on with or one that is moved aside.
+    // A copy in memory that is newer than all checkpoints in the folder is the newest of its
+    // branch, whether that branch is resumed or moved aside.
     static_cast<void>(newest_of_both_levels(group, folder, newest_by_name(group, folder)));
     return line.resume_from;
   }
@@ -90,10 +90,10 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
                       folder.string()));
     }
     if (has_abandoned_branch(folder)) {
-      throw CheckpointError(
-          fmt::format("no checkpoint lies in {}, only those of an abandoned branch in {}. Name one "
-                      "with --resume=FILE, or start anew without --resume.",
-                      folder.string(), abandoned_folder(folder, 1).string()));
+      throw CheckpointError(fmt::format(
+          "there is no checkpoint in {}, only those of an abandoned branch in {}. Name one "
+          "with --resume=FILE, or start anew without --resume.",
+          folder.string(), abandoned_folder(folder, 1).string()));
     }
     log(LogLevel::warning,
         fmt::format("nothing to resume in {}: starting from the beginning", folder.string()));
@@ -120,7 +120,7 @@ void keep_metrics_of_branch(const RunFolder& folder, const fs::path& from) {
     if (fs::equivalent(there.front(), from)) return;
     copy_atomically(metrics, next_abandoned_folder(folder.checkpoints()) / metrics.filename());
   } else if (!fs::equivalent(metrics_of(from), metrics, not_there)) {
-    // Of a run that saved nothing: no folder of abandoned checkpoints is its own.
+    // For a run that saved nothing, no folder of abandoned checkpoints is its own.
     int number = 1;
     fs::path aside;
     do {
@@ -128,7 +128,7 @@ void keep_metrics_of_branch(const RunFolder& folder, const fs::path& from) {
     } while (fs::exists(aside));
     copy_atomically(metrics, aside);
     log(LogLevel::warning,
-        fmt::format("{} held a run that had saved no checkpoint: its metrics are kept as {}",
+        fmt::format("{} held a run without a checkpoint: its metrics are kept as {}",
                     folder.path().string(), aside.filename().string()));
   }
 }
@@ -141,7 +141,7 @@ void check_same_samples(const CheckpointContents& checkpoint, const std::string&
     if (at == now.end() || at->second == then) continue;
     throw InputError(fmt::format(
         "the deck says data.{0} = {1}, but the checkpoint was written in the middle of an epoch "
-        "with {2}, so the run cannot go on with the samples that are left of it. Use --set "
+        "with {2}, so the run cannot continue with the epoch's remaining samples. Use --set "
         "data.{0}={2}, or a checkpoint from the end of an epoch.",
         key, at->second, then));
   }

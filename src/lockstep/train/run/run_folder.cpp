@@ -32,22 +32,21 @@ bool holds_a_run(const fs::path& dir) {
   return fs::exists(dir / "deck.toml") || fs::exists(dir / "metrics.jsonl");
 }
 
-/// Where it was moved.
+/// The new place of the moved folder.
 fs::path move_aside(const fs::path& dir) {
   for (int number = 1;; ++number) {
     fs::path aside = dir.parent_path() / fmt::format("{}.{}", dir.filename().string(), number);
     if (fs::exists(aside)) continue;
     fs::rename(dir, aside);
     log(LogLevel::warning,
-        fmt::format(
-            "{} held an earlier run; it was moved to {} (--resume would have gone on with it)",
-            dir.string(), aside.string()));
+        fmt::format("{} held an earlier run; it was moved to {} (--resume would have continued it)",
+                    dir.string(), aside.string()));
     return aside;
   }
 }
 
-/// The folder itself, without a slash at its end and not a link to it. Throws InputError where it
-/// cannot be a run's own.
+/// The folder itself, without a trailing slash and not a link. Throws InputError if it cannot be a
+/// run's own.
 fs::path resolved(const fs::path& dir) {
   fs::path clean = dir.lexically_normal();
   if (!clean.has_filename()) clean = clean.parent_path();
@@ -65,11 +64,11 @@ fs::path resolved(const fs::path& dir) {
   const bool holds_this_one =
       std::mismatch(whole.begin(), whole.end(), here.begin(), here.end()).first == whole.end();
   if (holds_this_one || whole == whole.root_path()) {
-    throw InputError(fmt::format(
-        "run.dir = \"{}\" is the folder that the program was started in, or one above it: a run "
-        "needs a folder of its own, which can be moved aside. Name another with --set "
-        "'run.dir=\"...\"'.",
-        dir.string()));
+    throw InputError(
+        fmt::format("run.dir = \"{}\" is the working directory or one above it: a run needs a "
+                    "folder of its own that can be moved aside. Name another with --set "
+                    "'run.dir=\"...\"'.",
+                    dir.string()));
   }
   return clean;
 }
@@ -82,10 +81,10 @@ FolderLock prepare(const fs::path& dir, bool resume) {
   }
   const fs::path checkpoints = dir / "checkpoints";
   if (fs::exists(fs::symlink_status(checkpoints)) && !fs::is_directory(checkpoints)) {
-    throw InputError(
-        fmt::format("{} is no folder, nor a link to one: remove it, or choose another folder with "
-                    "--set 'run.dir=\"...\"'.",
-                    checkpoints.string()));
+    throw InputError(fmt::format(
+        "{} is neither a folder nor a link to one: remove it, or choose another folder with "
+        "--set 'run.dir=\"...\"'.",
+        checkpoints.string()));
   }
   make_folder(checkpoints);
   return lock;

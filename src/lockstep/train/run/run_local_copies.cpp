@@ -26,8 +26,8 @@ void remove_note(const fs::path& note) {
   fs::remove(note, ignored);
 }
 
-/// What the last start's note says. `owner`: whose copies they are, by the system's number of the
-/// folder of its checkpoints, as a copy of the run folder has the note too.
+/// Contents of the last start's note. `owner`: the run the copies belong to, identified by the
+/// inode of its checkpoint folder, since a copied run folder has the note too.
 struct Note {
   std::string start;
   fs::path folder;
@@ -63,7 +63,7 @@ std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
   return note_that_says(agree(group, 0, [&] { return text_of(path); }));
 }
 
-/// Why a node cannot hold two copies; empty if it can.
+/// The reason why a node cannot hold two copies; empty if it can.
 std::string why_no_room(const fs::path& folder, std::int64_t bytes) {
   constexpr std::int64_t structure = 1 << 20;
   try {
@@ -71,8 +71,8 @@ std::string why_no_room(const fs::path& folder, std::int64_t bytes) {
     if (!why.empty()) return why;
     const std::int64_t needed = 2 * (bytes + structure), free = available_bytes(folder);
     if (needed <= free) return {};
-    return fmt::format("{} are needed in {}, {} are free", format_bytes(needed), folder.string(),
-                       format_bytes(free));
+    return fmt::format("{} are needed in {}, but {} are free", format_bytes(needed),
+                       folder.string(), format_bytes(free));
   } catch (const Error& error) {
     return error.what();
   }
@@ -121,7 +121,7 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
 void RunLocalCopies::save(const CheckpointContents& contents, NotFinite not_finite) {
   try {
     copies_->save(contents, not_finite);
-  } catch (const NotFiniteError&) {  // the run says so itself, and the copies before are finite
+  } catch (const NotFiniteError&) {  // the run reports it itself, and the earlier copies are finite
   } catch (const CheckpointError& error) {
     if (std::exchange(last_failure_, error.what()) == error.what()) return;
     log(LogLevel::warning, fmt::format("{} The run goes on.", error.what()));
@@ -153,19 +153,17 @@ std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::pat
     const auto here = static_cast<double>(list_local_copies(note->folder, note->start).size());
     if (all_reduce_scalar(group, here, ReduceOp::max) == 0.0 && group.rank() == 0) {
       log(LogLevel::warning,
-          fmt::format("the run kept copies of its state in the memory of its nodes ({}), and none "
-                      "is there any more: its nodes are others, were started again, or somebody "
-                      "has removed them. It goes on from {}.",
-                      note->folder.string(),
-                      newest ? newest->filename().string() : "its beginning"));
+          fmt::format(
+              "the copies of the run's state in the memory of its nodes ({}) are gone: its nodes "
+              "are others, were restarted, or the copies were removed. The run resumes from {}.",
+              note->folder.string(), newest ? newest->filename().string() : "its beginning"));
     }
     return newest;
   }
   if (group.rank() == 0) {
-    log(LogLevel::info,
-        fmt::format("a copy of step {} was left in a node's memory: it is newer than what the run "
-                    "folder had, and is now {}",
-                    step_of(*copy).value_or(0), copy->string()));
+    log(LogLevel::info, fmt::format("a copy of step {} in a node's memory is newer than the run "
+                                    "folder's checkpoints, and is now {}",
+                                    step_of(*copy).value_or(0), copy->string()));
   }
   return copy;
 }

@@ -12,24 +12,24 @@
 namespace lockstep::train {
 
 /// The copies of one run's state in the memory of its nodes (LocalCopies), and the note in the run
-/// folder by which its next start finds them. What fails is said in the log, and the run goes on.
+/// folder by which its next start finds them. Failures are logged, and the run goes on.
 class RunLocalCopies {
  public:
-  /// Copies of a state of `bytes`; none with options.local_steps = 0, or where a node has no room
-  /// for two, which a warning says. What this run's last start left, and who calls
-  /// has brought back, is removed. Collective; throws AgreedError where the note cannot be written.
+  /// Copies of a state of `bytes`. None with options.local_steps = 0, or, with a warning, if a node
+  /// has no room for two. Removes the copies of this run's last start, which the caller has
+  /// restored. Collective; throws AgreedError if the note cannot be written.
   RunLocalCopies(ProcessGroup& group, const CheckpointOptions& options,
                  const std::filesystem::path& checkpoints, std::int64_t bytes);
 
   [[nodiscard]] bool is_due(std::int64_t step) const {
     return copies_ != nullptr && step % every_ == 0;
   }
-  /// Whether a copy is of all ranks' state: they share one node. Else each node's is of its own
-  /// ranks, and has no part that another node's ranks alone hold.
+  /// Whether a copy has all ranks' state: they share one node. Otherwise each node's copy has only
+  /// its own ranks' parts of sharded state.
   [[nodiscard]] bool are_of_all_ranks() const noexcept { return one_node_; }
-  /// Collective. What the state holds in parts must be of all ranks.
+  /// Collective. Sharded state must include the parts of all ranks.
   void save(const CheckpointContents& contents, NotFinite not_finite);
-  /// The run folder has all: removes the copies and the note. Collective.
+  /// To be called when the run folder has everything: removes the copies and the note. Collective.
   void end();
 
  private:
@@ -41,14 +41,14 @@ class RunLocalCopies {
   std::string last_failure_;
 };
 
-/// Where a start notes in which folder of its nodes its copies lie; it is made anew by each.
+/// The note in which a start records the folder of its nodes' copies. Each start rewrites it.
 [[nodiscard]] std::filesystem::path note_of_local_copies(const std::filesystem::path& checkpoints);
-/// Whether this machine's memory holds a copy that the note tells of. Local.
+/// Whether this machine's memory holds a copy that the note names. Local.
 [[nodiscard]] bool has_local_copies_here(const std::filesystem::path& checkpoints);
 
-/// What the last start left in its nodes' memory, if that is newer than `newest`, as a checkpoint
-/// in `checkpoints`; else `newest`. A warning where copies are not there any more. Collective;
-/// throws an Agreed error where one cannot be put there, or `expect_fits` does (see
+/// The newest copy of the last start in its nodes' memory, if newer than `newest`, saved as a
+/// checkpoint in `checkpoints`; else `newest`. Warns if copies are gone. Collective; throws an
+/// Agreed error if the checkpoint cannot be saved, or `expect_fits` throws (see
 /// bring_back_local_copy).
 [[nodiscard]] std::optional<std::filesystem::path> newest_of_both_levels(
     ProcessGroup& group, const std::filesystem::path& checkpoints,

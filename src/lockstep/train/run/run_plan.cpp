@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-// The one list of tables. Reading goes through it, so a resolved deck has its order.
+// The one list of tables. All reading uses it, so a resolved deck has its order.
 
 template <class Visit>
 void for_each_table(RunPlan& plan, const Visit& visit) {
@@ -36,11 +36,11 @@ RunPlan read_run_plan(Deck& deck) {
   });
   if (plan.checkpoint.local_steps > 0 && plan.checkpoint.local_dir.empty()) {
     throw InputError(
-        "checkpoint.local_dir = \"\" names no folder: /dev/shm is the default. To keep no copies "
-        "set checkpoint.local_steps = 0.");
+        "checkpoint.local_dir is empty: the default is /dev/shm. To keep no copies set "
+        "checkpoint.local_steps = 0.");
   }
   expect_device_text(plan.run.device);
-  plan.optimizer = optim::read_optimizer_options(deck);  // what its keys must be to each other
+  plan.optimizer = optim::read_optimizer_options(deck);  // conditions between its keys
   return plan;
 }
 

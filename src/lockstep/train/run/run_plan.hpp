@@ -14,7 +14,7 @@ class DeckReference;
 
 namespace lockstep::train {
 
-/// All options of a run that are not its task's: every program reads them.
+/// All options of a run apart from its task's: every program reads them.
 struct RunPlan {
   RunOptions run;
   LogOptions log;
@@ -25,15 +25,15 @@ struct RunPlan {
   optim::ScheduleOptions schedule;
   DdpOptions ddp;
   CheckpointOptions checkpoint;
-  GroupOptions group;  ///< of all ranks: [comm] and [flight]
-  Device device;       ///< of this rank's model: what choose_device() made of run.device
+  GroupOptions group;  ///< for all ranks: [comm] and [flight]
+  Device device;       ///< device of this rank's model: the choice of choose_device()
 };
 
 /// Reads their tables from a deck. Throws InputError.
 [[nodiscard]] RunPlan read_run_plan(Deck& deck);
 
-/// Every table and key that a deck of the bundled applications may have. Its Markdown is
-/// docs/reference/decks.md, as a test sees.
+/// Every table and key of the bundled applications' decks. Its Markdown is docs/reference/decks.md;
+/// a test checks that.
 [[nodiscard]] DeckReference deck_reference();
 
 }  // namespace lockstep::train

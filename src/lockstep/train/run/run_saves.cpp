@@ -16,9 +16,9 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
-/// What rank 0 finds in the folder.
+/// Rank 0's findings in the folder.
 struct Begun {
-  bool in_folder = false;      ///< the checkpoint that the run goes on from
+  bool in_folder = false;      ///< the checkpoint that the run resumes from
   std::optional<double> best;  ///< value of best.h5
 
   static auto fields(auto& self) { return std::tie(self.in_folder, self.best); }
@@ -50,7 +50,7 @@ RunSaves::~RunSaves() {
   async_.reset();
   try {
     account();
-  } catch (const std::exception&) {  // the run ends for a reason of its own
+  } catch (const std::exception&) {  // the run ends for another reason
   }
 }
 
@@ -87,7 +87,7 @@ bool RunSaves::skips(const TrainState& train) {
         fmt::format("step {} {}: {} is still being written ({})", train.step,
                     skip ? "was not saved" : "waits", path_of(step_under_way_).string(),
                     may_skip && is_best
-                        ? "checkpoint.best = \"" + options_.best + "\" is not left out"
+                        ? "checkpoint.best = \"" + options_.best + "\" is not skipped"
                     : skip ? "checkpoint.busy = \"skip\""
                            : "checkpoint.busy = \"wait\""));
   }
@@ -103,7 +103,7 @@ bool RunSaves::skips(const TrainState& train) {
 void RunSaves::start(const CheckpointContents& contents, NotFinite not_finite) {
   finish();
   due_by_time_ = false;
-  if (std::exchange(asked_, false)) question_.wait();  // from before this save
+  if (std::exchange(asked_, false)) question_.wait();  // written before this save
   last_start_ = Clock::now();
   step_under_way_ = contents.train.step;
   best_before_ = best_;
@@ -158,7 +158,7 @@ void RunSaves::ask_the_time() {
 }
 
 bool RunSaves::others_do_not_answer() const {
-  // Half: the wait may have begun after the one of who asks.
+  // Half of it: the other rank's wait may have begun later.
   return async_ && async_->waits_for_others_since() >= Seconds(deadline_) / 2;
 }
 
@@ -171,7 +171,7 @@ void RunSaves::finish() {
   if (others_do_not_answer()) {
     throw TimeoutError(late + ": another rank does not answer, or its file system hangs");
   }
-  throw CheckpointError(late + ": its file system may hang. Earlier checkpoints are as they were.");
+  throw CheckpointError(late + ": its file system may hang. Earlier checkpoints are unchanged.");
 }
 
 void RunSaves::settle() {
@@ -180,17 +180,15 @@ void RunSaves::settle() {
     const SaveReport report = under_way_.get();
     last_failure_.clear();
     saved_step_ = step_under_way_;
-    log(LogLevel::debug,
-        fmt::format("saved {} ({:.1f} MB in {:.0f} ms, of which the step waited {:.0f} ms)",
-                    path.string(), static_cast<double>(report.bytes) / 1e6, report.seconds * 1e3,
-                    report.blocked_seconds * 1e3));
+    log(LogLevel::debug, fmt::format("saved {} ({:.1f} MB in {:.0f} ms; the step waited {:.0f} ms)",
+                                     path.string(), static_cast<double>(report.bytes) / 1e6,
+                                     report.seconds * 1e3, report.blocked_seconds * 1e3));
     if (report.not_finite.empty()) return;
-    best_ = best_before_;  // best.h5 is of finite states
+    best_ = best_before_;  // best.h5 is for finite states only
     if (group_.rank() != 0) return;
     const auto finite = checkpoints_->newest_finite();
     log(LogLevel::warning,
-        fmt::format("{} has elements that are not finite numbers in {} (train.on_nan = "
-                    "\"ignore\"); {}",
+        fmt::format("{} has elements that are not finite in {} (train.on_nan = \"ignore\"); {}",
                     report.not_finite, path.string(),
                     finite ? fmt::format("the newest finite checkpoint, {}, stays beside it",
                                          finite->filename().string())

@@ -15,58 +15,58 @@
 
 namespace lockstep::train {
 
-/// Whether a run saves at all, but for where it was stopped.
+/// Whether a run saves at all, apart from a stop on request.
 [[nodiscard]] inline bool saves_checkpoints(const CheckpointOptions& options) noexcept {
   return options.every_epochs > 0 || options.every_steps > 0 || options.every_minutes > 0;
 }
 
-/// The saves of one run: each is started, goes on while the run does (checkpoint.async), and is
-/// accounted for at the next look. A save that failed is said in the log, and the run goes on.
+/// The saves of one run. Each is started, runs in the background (checkpoint.async), and is
+/// accounted for at the next check. A failed save is logged, and the run goes on.
 class RunSaves {
  public:
-  /// Nothing waits for longer than `deadline`. `may_write` outlives this. Collective.
+  /// No wait is longer than `deadline`. `may_write` outlives this. Collective.
   RunSaves(ProcessGroup& group, const CheckpointOptions& options, std::filesystem::path folder,
            std::chrono::milliseconds deadline, MayWrite may_write = {});
-  /// Waits for what is under way, as ~AsyncCheckpointWriter does, unless other ranks do not answer.
-  /// Local.
+  /// Waits for the save in progress, as ~AsyncCheckpointWriter does, unless other ranks do not
+  /// answer. Local.
   ~RunSaves();
   RunSaves(const RunSaves&) = delete;
   RunSaves& operator=(const RunSaves&) = delete;
 
-  /// The run begins at `step`, or goes on there from a file: see RunCheckpoints::begin. Makes room
-  /// for a copy of such a state. Collective; throws AgreedError.
+  /// To be called when the run begins at `step`, or resumes there from a file: see
+  /// RunCheckpoints::begin. Allocates the copy of such a state. Collective; throws AgreedError.
   void begin(std::int64_t step, const std::optional<std::filesystem::path>& resumed_from,
              const StateDict& model, const StateDict& optimizer);
 
-  /// Whether a save is due now that this step is done: by steps, epochs or time. The same on all
-  /// ranks, as of look().
+  /// Whether a save is due after this step: by steps, epochs or time. The same on all ranks, as of
+  /// look().
   [[nodiscard]] bool is_due(const TrainState& train) const {
     return due_by_time_ || checkpoint_is_due(options_, train);
   }
-  /// Whether the save of `train` that is due is to be left out, because the one before is still
-  /// under way. That one is waited for with busy = "wait", and if `train` is the best so far: which
-  /// file is the best does not depend on how long saves take. Collective.
+  /// Whether to skip the due save of `train` because the previous one is still in progress. With
+  /// busy = "wait", and if `train` is the best so far, waits for that one instead: the choice of
+  /// the best file does not depend on the duration of saves. Collective.
   [[nodiscard]] bool skips(const TrainState& train);
-  /// Saves. With checkpoint.async the state may change when it returns. Throws NotFiniteError on
+  /// Saves. With checkpoint.async the state may change after the return. Throws NotFiniteError on
   /// all ranks. Collective.
   void start(const CheckpointContents& contents, NotFinite not_finite);
-  /// After each step: says what has become of the save that was under way, once it is over. Throws
-  /// CommError where a peer was lost meanwhile. With every_minutes, all ranks hear what rank 0's
-  /// clock said a step earlier, so that nobody waits for it: then collective, else local. Allocates
+  /// To be called after each step: reports the result of the save in progress once it has ended.
+  /// Throws CommError if a peer was lost meanwhile. With every_minutes, distributes rank 0's clock
+  /// of one step earlier, so that no rank waits for it: then collective, else local. Allocates
   /// nothing.
   void look();
-  /// Waits for the save that is under way. If the deadline passes before, throws, on this rank
-  /// alone, TimeoutError where its thread waits for another rank, else CheckpointError. Afterwards
-  /// all ranks know the same of it.
+  /// Waits for the save in progress. If the deadline passes first, throws on this rank alone:
+  /// TimeoutError if its thread waits for another rank, else CheckpointError. Afterwards all ranks
+  /// know the same result.
   void finish();
-  /// Releases what the saves needed; none is under way. Collective.
+  /// Releases the resources of saves; none may be in progress. Collective.
   void close();
 
-  /// Of the newest checkpoint in the run folder; -1: none.
+  /// Step of the newest checkpoint in the run folder; -1: none.
   [[nodiscard]] std::int64_t saved_step() const noexcept { return saved_step_; }
-  /// Why the last save failed; empty if it did not.
+  /// Failure of the last save; empty if it succeeded.
   [[nodiscard]] const std::string& last_failure() const noexcept { return last_failure_; }
-  /// On rank 0, what the run saved last, else what it goes on from.
+  /// On rank 0, the run's last checkpoint, or the one it resumed from.
   [[nodiscard]] const std::optional<std::filesystem::path>& newest() const noexcept {
     return checkpoints_->newest();
   }
@@ -84,17 +84,17 @@ class RunSaves {
   const CheckpointOptions options_;
   const std::chrono::milliseconds deadline_;
   const MayWrite may_write_;
-  /// The writer's thread uses it too, between a save's start and its end.
+  /// Also used by the writer's thread, between a save's start and its end.
   std::shared_ptr<RunCheckpoints> checkpoints_;
-  std::unique_ptr<AsyncCheckpointWriter> async_;  // null: saves are over when they return
+  std::unique_ptr<AsyncCheckpointWriter> async_;  // null: saves are synchronous
   std::future<SaveReport> under_way_;             // not valid: none
   std::int64_t step_under_way_ = 0;
   std::int64_t saved_step_ = -1;
-  /// Values of options_.best: of the best state saved, or being saved, and before that one.
+  /// Values of options_.best: for the best state saved or being saved, and for the one before.
   std::optional<double> best_, best_before_;
   std::string last_failure_;
   Clock::time_point last_start_ = Clock::now();
-  Tensor time_is_up_;  // one f64, rank 0's
+  Tensor time_is_up_;  // one f64, rank 0's clock
   Work question_;
   bool asked_ = false, due_by_time_ = false;
 };

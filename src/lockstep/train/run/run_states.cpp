@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Of the whole tensors.
+/// Bytes of the whole tensors.
 std::int64_t bytes_of_all_ranks(const StateDict& state) {
   std::int64_t bytes = 0;
   for (const auto& [name, tensor, placement] : state) {
@@ -34,7 +34,8 @@ RunStates::RunStates(const Training& training, const TrainingParts& parts, Conte
       saves_(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
              training.plan.group.timeout, training.folder->expectation()) {
   const CheckpointContents now = contents_(true);
-  // First: who is killed after another branch was moved aside is not to find its copies.
+  // First, so that a run killed after another branch was moved aside does not find that branch's
+  // copies.
   copies_.emplace(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
                   bytes_of_all_ranks(now.model) + bytes_of_all_ranks(now.optimizer));
   saves_.begin(training.state.step, resumed_from, now.model, now.optimizer);
@@ -83,7 +84,7 @@ void RunStates::copy() {
 
 void RunStates::finish(bool stopped) {
   saves_.finish();
-  // Also where nothing was left to do of what another folder's checkpoint had come to.
+  // Also if nothing was left to do after a checkpoint from another folder.
   const bool wanted =
       stopped || (saves_checkpoints(training_.plan.checkpoint) && saves_.last_failure().empty());
   if (wanted && training_.state.step != saves_.saved_step()) {

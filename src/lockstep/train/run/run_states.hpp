@@ -11,38 +11,39 @@
 
 namespace lockstep::train {
 
-/// The states that a run keeps, each when it is due: checkpoints in its folder (RunSaves), and
-/// copies in the memory of its nodes (RunLocalCopies). All of it is collective.
+/// Saves a run's states, each when it is due: checkpoints in its folder (RunSaves), and copies in
+/// the memory of its nodes (RunLocalCopies). All functions are collective.
 class RunStates {
  public:
-  /// What a checkpoint holds now; with false, without what some of the ranks alone hold.
+  /// Contents of a checkpoint now; with false, without state that only some of the ranks hold.
   using Contents = std::function<CheckpointContents(bool of_all_ranks)>;
 
-  /// The run begins, or goes on from a file: see RunSaves::begin. `training`, with its folder, and
-  /// `parts` must live as long. Throws AgreedError.
+  /// To be called when the run begins or resumes from a file: see RunSaves::begin. `training`, with
+  /// its folder, and `parts` must outlive this. Throws AgreedError.
   RunStates(const Training& training, const TrainingParts& parts, Contents contents,
             const std::optional<std::filesystem::path>& resumed_from);
 
-  /// After each step; what is due at an epoch's last one waits for after_epoch().
+  /// To be called after each step. Saves due at an epoch's last step wait for after_epoch().
   void after_step(bool ends_epoch);
-  /// With `is_over`, a checkpoint is saved in any case, if the run saves at all.
+  /// With `is_over` saves a checkpoint in any case, if the run saves at all.
   void after_epoch(bool is_over);
-  /// Before the run ends: what is under way, and where it was stopped, a checkpoint of this step.
-  /// Throws AgreedError with ExitCode::checkpoint if the last one could not be saved.
+  /// To be called before the run ends: waits for the save in progress and, after a stop, saves a
+  /// checkpoint of this step. Throws AgreedError with ExitCode::checkpoint if the last one could
+  /// not be saved.
   void finish(bool stopped);
 
-  /// On rank 0, what the run saved last, else what it goes on from.
+  /// On rank 0, the run's last checkpoint, or the one it resumed from.
   [[nodiscard]] const std::optional<std::filesystem::path>& newest() const noexcept {
     return saves_.newest();
   }
 
  private:
-  /// A save that is due now may be left out, the last one of a run may not.
+  /// A save due now may be skipped, but not a run's last one.
   enum class Due : std::uint8_t { now, last };
   void save(Due due);
-  /// Into the nodes' memory; not while the ranks' models differ.
+  /// Copies into the nodes' memory; not while the ranks' models differ.
   void copy();
-  /// What saves do about elements that are not finite.
+  /// How saves treat elements that are not finite.
   [[nodiscard]] NotFinite not_finite() const;
 
   const Training& training_;

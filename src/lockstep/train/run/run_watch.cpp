@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto between_looks = std::chrono::milliseconds(250);
 
-/// Not a link, which may hang from something that others make.
+/// Not a link, which may depend on files of others.
 bool is_there(const fs::path& stop_file) {
   struct stat status {};
   return ::lstat(stop_file.c_str(), &status) == 0 && !S_ISLNK(status.st_mode);
@@ -33,7 +33,7 @@ RunWatch::RunWatch(FolderLock lock, const fs::path& folder, const RunOptions& op
 
 RunWatch::~RunWatch() {
   thread_.request_stop();
-  thread_.join();  // before the lock goes
+  thread_.join();  // before the lock is released
 }
 
 StopReason RunWatch::reason(double step_s) const noexcept {
@@ -47,8 +47,8 @@ std::function<void()> RunWatch::expectation() const {
     if (is_held()) return;
     throw CheckpointError(fmt::format(
         "the run folder {} was removed, moved or given to another run while this one wrote into it "
-        "({} is not there any more). What was saved before is where the folder is now; --resume "
-        "goes on from there",
+        "({} no longer exists). Earlier checkpoints are where the folder is now; --resume "
+        "continues from there",
         folder.string(), FolderLock::file_name));
   };
 }

@@ -24,10 +24,10 @@ class RunWatch {
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
 
-  /// Why the run should stop now, if another step takes `step_s`.
+  /// Reason to stop now, if another step takes `step_s`.
   [[nodiscard]] StopReason reason(double step_s) const noexcept;
-  /// Throws CheckpointError once the folder was removed, moved or given to another run. Looks when
-  /// it is called; may outlive this.
+  /// Throws CheckpointError once the folder was removed, moved or given to another run. Checks at
+  /// the call; may outlive this.
   [[nodiscard]] std::function<void()> expectation() const;
 
  private:

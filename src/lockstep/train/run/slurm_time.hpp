@@ -6,16 +6,16 @@
 
 namespace lockstep::train {
 
-/// Seconds that Slurm leaves this job, asked now: $SLURM_JOB_END_TIME where this Slurm sets it,
-/// else squeue, which gets up to 30 s unless the caller is asked to `stop`. Nothing outside a job,
-/// without a limit, or where Slurm does not answer.
+/// Seconds that Slurm leaves this job: from $SLURM_JOB_END_TIME if this Slurm sets it, else from
+/// squeue, which gets up to 30 s unless the caller is asked to `stop`. Nothing outside a job,
+/// without a limit, or if Slurm does not answer.
 [[nodiscard]] std::optional<double> seconds_left_in_slurm_job(const std::stop_token& stop);
 
-/// Seconds from `now` to `time`, both since 1970, as $SLURM_JOB_END_TIME says it; infinity if an
-/// i64 does not hold it. Nothing for other words and for what is over.
+/// Seconds from `now` to `time`, a text as in $SLURM_JOB_END_TIME, both since 1970; infinity if it
+/// exceeds an i64. Nothing for other text, and for a time in the past.
 [[nodiscard]] std::optional<double> seconds_until(std::string_view time, std::int64_t now);
 
-/// "3:00", "1:02:03" or "1-02:03:04", as squeue prints what is left; nothing for other words.
+/// Parses "3:00", "1:02:03" or "1-02:03:04", squeue's format of time left; nothing for other text.
 [[nodiscard]] std::optional<double> seconds_of_slurm_time(std::string_view text);
 
 }  // namespace lockstep::train

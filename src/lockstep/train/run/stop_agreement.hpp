@@ -5,9 +5,10 @@
 
 namespace lockstep::train {
 
-/// Lets all ranks stop at the same step, for the same reason, though it reaches them at different
-/// moments or only one of them. That there is one they hear beside the gradients, so that a step
-/// without one sends nothing for it; then they ask which, and hear the answer at the step's end.
+/// Stops all ranks at the same step, for the same reason, although the reason reaches them at
+/// different moments or only one of them. The existence of a reason travels with the gradients, so
+/// a step without one sends nothing for it. Then the ranks exchange the reason, and get the answer
+/// at the step's end.
 ///   ddp.ask_along([] { return requested_stop() != StopReason::none; });
 ///   ...
 ///   ddp.backward(...);
@@ -21,7 +22,7 @@ class StopAgreement {
   /// This rank's reason to stop, or none. Collective; allocates nothing.
   void ask(StopReason mine);
 
-  /// The highest reason of any rank at the last ask(); once there is one it stays. Collective.
+  /// The highest reason of any rank at the last ask(); once set it stays. Collective.
   [[nodiscard]] StopReason answer();
 
  private:

@@ -8,7 +8,7 @@
 namespace lockstep::train {
 namespace {
 
-// Ranks may be threads, and a handler writes: so all of it is atomic.
+// Atomic, since ranks may be threads and a signal handler writes.
 std::atomic<StopReason> requested{StopReason::none};
 std::atomic<std::int64_t> interrupted_at_ms{0};
 static_assert(decltype(requested)::is_always_lock_free &&

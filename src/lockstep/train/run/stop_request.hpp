@@ -4,37 +4,36 @@
 
 namespace lockstep::train {
 
-/// Why a run stops before its end. Where ranks know of several reasons the highest counts.
+/// Reasons to stop a run before its end. If ranks have several, the highest counts.
 enum class StopReason : std::uint8_t {
   none,
   sighup,
   sigusr1,
   sigterm,
   sigint,
-  max_minutes,  ///< run.max_minutes are over, or would be after one more step
-  time_limit,   ///< the job's, as Slurm knows it, likewise
-  stop_file,    ///< somebody has made a file `stop` in the run folder
+  max_minutes,  ///< run.max_minutes have passed, or would have after one more step
+  time_limit,   ///< the job's time limit, as reported by Slurm, likewise
+  stop_file,    ///< there is a file `stop` in the run folder
   folder_lost,  ///< the run folder was removed, moved or taken over: nothing can be saved there
 };
 
 /// "SIGTERM", "run.max_minutes" ...: for messages and summary.json; empty for none.
 [[nodiscard]] const char* words(StopReason reason) noexcept;
 
-/// From now until the process ends, SIGTERM and SIGUSR1, however many, and the first SIGINT ask it
-/// to stop instead of ending it: batch systems send the former before the time limit, a person's
-/// Ctrl-C the latter. The training loop looks at each step's end, saves, and the program ends with
-/// ExitCode::requeue. A second SIGINT, half a second later or more, ends the process at once; what
-/// comes sooner is the same Ctrl-C, of which launchers send a copy. SIGHUP, of a terminal that is
-/// closed, asks as SIGTERM does where it would end the process now: not where it is ignored
-/// (nohup), nor where a library has a handler for it (UCX: see apps/hangup.c). For programs, before
-/// MPI_Init: App does it. Nothing puts the old handlers back: a signal after the last save must not
-/// lose the exit code.
+/// From now until the process ends, SIGTERM and SIGUSR1, any number of them, and the first SIGINT
+/// request a stop instead of ending the process. Batch systems send the first two before the time
+/// limit; Ctrl-C sends SIGINT. The training loop checks at each step's end, saves, and the program
+/// ends with ExitCode::requeue. A second SIGINT half a second later or more ends the process at
+/// once; an earlier one is a launcher's copy of the same Ctrl-C. SIGHUP of a closed terminal
+/// requests a stop if it would end the process: not if it is ignored (nohup), nor if a library
+/// handles it (UCX: see apps/hangup.c). For programs, before MPI_Init; App calls it. The old
+/// handlers are never restored: a signal after the last save must not change the exit code.
 void listen_for_stop_requests() noexcept;
 
-/// Around MPI_Init: SIGUSR1 and SIGHUP come when that is over, and to us again. MPICH puts a
-/// handler of its own before ours for SIGUSR1, and asks the launcher for dead processes at the next
-/// call once one has come: a process that was started without a launcher starts one for that, and
-/// waits for it for ever. An MPI that loads UCX only now has SIGHUP replaced now.
+/// Guards MPI_Init: SIGUSR1 and SIGHUP are delivered after it, and to Lockstep's handlers. MPICH
+/// installs a handler of its own for SIGUSR1, and after one asks the launcher for dead processes at
+/// the next call. A process started without a launcher would start one for that, and wait for it
+/// for ever. An MPI that loads UCX only now replaces SIGHUP's handler now.
 class StopRequestsHeld {
  public:
   StopRequestsHeld() noexcept;
@@ -48,7 +47,7 @@ class StopRequestsHeld {
   sigset_t mask_{};
 };
 
-/// Of the signals that have come to this process.
+/// The highest reason among the signals received by this process.
 [[nodiscard]] StopReason requested_stop() noexcept;
 
 }  // namespace lockstep::train

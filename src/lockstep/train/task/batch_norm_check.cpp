@@ -33,7 +33,7 @@ bool has_part_of_one(std::int64_t batch_size, std::int64_t shards, std::int64_t 
                      bool joined) {
   const std::int64_t least = batch_size / shards, larger = batch_size % shards;
   if (!joined) {
-    // Of s samples in a parts the larger ones have ceil(s / a), the others floor(s / a).
+    // Of s samples in a parts, the larger parts have ceil(s / a), the others floor(s / a).
     const auto in_parts = [&](std::int64_t samples) {
       return samples >= 1 && samples < 2 * accumulate;
     };
@@ -63,14 +63,14 @@ void expect_batches_normalise(const Task& task, const RunPlan& plan, const Batch
                   everywhere ? 1 : last + 1, batches.batch(everywhere ? 0 : last).size(),
                   batches.samples(), batches.world(), batches.world() == 1 ? "" : "s");
   throw InputError(fmt::format(
-      "{} goes forward with a single sample, and the model's BatchNorm cannot normalise one. {}.",
+      "{} has a forward pass with a single sample, which the model's BatchNorm cannot normalise. "
+      "{}.",
       where,
       everywhere && sharded ? "Raise train.batch_size, or lower train.accumulate or train.shards"
       : everywhere
           ? "Raise train.batch_size, lower train.accumulate, use fewer ranks, or, on several "
             "ranks, set ddp.sync_batch_norm = true"
-          : "Leave that batch out with train.drop_last = true, or choose another "
-            "train.batch_size"));
+          : "Drop that batch with train.drop_last = true, or choose another train.batch_size"));
 }
 
 }  // namespace lockstep::train

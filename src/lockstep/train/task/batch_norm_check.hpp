@@ -7,16 +7,16 @@ namespace lockstep::train {
 class Task;
 struct RunPlan;
 
-/// BatchNorm cannot normalise a channel that has one value, such as a single sample of features.
-/// Throws InputError, naming the step and the remedy, if a step of these batches goes forward with
-/// one sample, on any rank, and `model`, a new one of the task's, cannot: tried with a sample of
-/// the training set. Local.
+/// BatchNorm cannot normalise a channel with a single value, for example one sample of features.
+/// Throws InputError, with the step and the remedy, if a forward pass of these batches would have
+/// one sample on any rank, and `model`, a new one of the task's, fails on a sample of the training
+/// set. Local.
 void expect_batches_normalise(const Task& task, const RunPlan& plan, const BatchPlan& batches,
                               nn::Module& model);
 
-/// A forward takes one of the `accumulate` parts of a shard, a shard being a rank's share with
-/// reduction "fast"; or, with `joined` (SyncBatchNorm), the same parts of all shards together.
-/// Whether one of them is a single sample, in a batch of so many.
+/// A forward pass takes one of the `accumulate` parts of a shard (a rank's share with reduction
+/// "fast"); with `joined` (SyncBatchNorm), the same parts of all shards together. Returns whether
+/// one of them is a single sample, in a batch of so many.
 [[nodiscard]] bool has_part_of_one(std::int64_t batch_size, std::int64_t shards,
                                    std::int64_t accumulate, bool joined);
 

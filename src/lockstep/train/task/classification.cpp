@@ -17,29 +17,29 @@ namespace {
 LossOptions loss_options(const LossDeckOptions& read, const Deck& deck, std::int64_t classes) {
   if (!read.kind.get_if<MseLoss>()) {  // the default
     throw InputError(fmt::format(
-        "{}: loss.kind is of values, but this program fits classes. Remove it, or use regress.",
+        "{}: loss.kind is for values, but this program fits classes. Remove it, or use regress.",
         deck.where("loss", "kind")));
   }
   LossOptions options{.label_smoothing = read.label_smoothing};
   const auto count = std::ssize(read.class_weights);
   if (count == 0) return options;
   if (count != classes) {
-    throw InputError(fmt::format(
-        "{}: loss.class_weights has {} entries, but the data have {} classes. Give one for each "
-        "class, in their order, or leave it out for equal weights.",
-        deck.where("loss", "class_weights"), count, classes));
+    throw InputError(
+        fmt::format("{}: loss.class_weights has {} entries, but the data have {} classes. Give one "
+                    "per class, in order, or leave it out for equal weights.",
+                    deck.where("loss", "class_weights"), count, classes));
   }
   options.class_weight = Tensor::from(read.class_weights, {count}).to(DType::f32);
   options.reduction = Reduction::sum;
   return options;
 }
 
-/// Weights that the deck leaves to the training set are counted, and recorded in it.
+/// Weights that the deck derives from the training set are computed, and recorded in it.
 LossDeckOptions with_counted_weights(LossDeckOptions options, const Dataset& train, Deck& deck) {
   if (!options.class_weights_from_counts) return options;
   if (!options.class_weights.empty()) {
     throw InputError(
-        fmt::format("{}: loss.class_weights_from_counts and loss.class_weights both tell the "
+        fmt::format("{}: loss.class_weights_from_counts and loss.class_weights both set the "
                     "weights. Leave out one of them.",
                     deck.where("loss", "class_weights_from_counts")));
   }
@@ -86,7 +86,7 @@ Variable Classification::loss(const Variable& output, const Batch& batch) const 
       weight_there_ = loss_.class_weight.to(output.data().device());
     options.class_weight = weight_there_.to(output.data().dtype());
   }
-  // The softmax of log-probabilities is their exponential: cross_entropy takes them as they are.
+  // The softmax of log-probabilities is their exponential, so cross_entropy takes them unchanged.
   Variable loss = options.label_smoothing > 0.0 ? cross_entropy(output, batch.targets(), options)
                                                 : nll_loss(output, batch.targets(), options);
   if (options.reduction == Reduction::mean) return loss;

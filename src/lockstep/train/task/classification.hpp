@@ -13,12 +13,12 @@ struct ModelOptions;
 
 namespace lockstep::train {
 
-/// Classes from samples: data from [data], a model of the zoo from [model] that ends in
-/// log-probabilities p, cross-entropy with the options of [loss]; accuracy is the share of samples
-/// it gets right. With e = label_smoothing and the C classes' weights w, a sample of class t adds
+/// Classification of samples: data from [data], a model of the zoo from [model] that ends in
+/// log-probabilities p, cross-entropy with the options of [loss]; accuracy is the fraction of
+/// correct samples. With e = label_smoothing and the C classes' weights w, a sample of class t adds
 ///   -(1 - e) w[t] p[t] - (e / C) sum_c w[c] p[c]
-/// to a sum that is divided by the number of samples. (PyTorch divides by the samples' summed
-/// weights, which on several ranks would be those of each rank's own share.)
+/// to a sum that is divided by the number of samples. (PyTorch divides by the summed weights of the
+/// samples, which on several ranks would be those of each rank's own share.)
 class Classification : public Task {
  public:
   /// Reads the deck and loads the data. Throws InputError, also if [loss] does not fit the data.
@@ -39,7 +39,7 @@ class Classification : public Task {
   Loading loading_;
   Datasets data_;
   LossOptions loss_;
-  mutable Tensor weight_there_;  ///< loss_.class_weight, where the last output was
+  mutable Tensor weight_there_;  ///< loss_.class_weight, on the device of the last output
   std::int64_t top_k_ = 0;
 };
 

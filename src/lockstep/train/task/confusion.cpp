@@ -43,7 +43,7 @@ std::string Confusion::table(const std::vector<std::string>& names) const {
   for (const auto n : counts_) count_width = std::max(count_width, std::to_string(n).size());
   const bool shows_rows = classes_ <= widest;
   std::string text = fmt::format("{:<{}}  recall  precision  samples{}\n", "class", name_width,
-                                 shows_rows ? "  taken for class 0, 1, ..." : "");
+                                 shows_rows ? "  predicted as class 0, 1, ..." : "");
   for (std::int64_t c = 0; c < classes_; ++c) {
     const auto at = static_cast<std::size_t>(c);
     const std::string name =

@@ -8,10 +8,10 @@
 
 namespace lockstep::train {
 
-/// How often a classifier takes one class for another.
+/// A classifier's confusion matrix.
 class Confusion {
  public:
-  /// `counts` [classes, classes]: how often class row was taken for class column.
+  /// `counts` [classes, classes]: samples of class row that were predicted as class column.
   Confusion(std::int64_t classes, std::vector<std::int64_t> counts);
 
   [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
@@ -20,12 +20,12 @@ class Confusion {
   }
   [[nodiscard]] std::int64_t samples_of(std::int64_t is) const;
   [[nodiscard]] std::int64_t taken_for(std::int64_t taken_for) const;
-  /// Share of a class's samples that are found, and of what is taken for it that is right; NaN
-  /// where there are none.
+  /// A class's recall (fraction of its samples found) and precision (fraction of its predictions
+  /// that are right); NaN where there are none.
   [[nodiscard]] double recall(std::int64_t is) const;
   [[nodiscard]] double precision(std::int64_t taken_for) const;
 
-  /// A line a class with its name, recall, precision, samples and, for up to 20 classes, its row.
+  /// One line per class: name, recall, precision, samples and, for up to 20 classes, its row.
   [[nodiscard]] std::string table(const std::vector<std::string>& names) const;
 
  private:
@@ -33,16 +33,16 @@ class Confusion {
   std::vector<std::int64_t> counts_;
 };
 
-/// A classifier's task whose evaluation also counts what is taken for what, as further figures.
+/// A classifier's task whose evaluation also computes the confusion matrix, as further figures.
 class WithConfusion final : public Task {
  public:
-  /// More classes would be a table that nobody reads, and a row of doubles for each batch.
+  /// More classes would give a table that nobody reads, and a row of doubles for each batch.
   static constexpr std::int64_t most_classes = 100;
 
-  /// `task`, whose outputs are scores [N, classes], must live as long.
+  /// `task`, whose outputs are scores [N, classes], must outlive this.
   WithConfusion(const Task& task, std::int64_t classes) : task_(task), classes_(classes) {}
 
-  /// Takes the counts from the end of what evaluation found.
+  /// Removes the counts from the end of the evaluation's figures.
   [[nodiscard]] Confusion take(NamedFigures& figures) const;
 
   [[nodiscard]] const Datasets& data() const override { return task_.data(); }

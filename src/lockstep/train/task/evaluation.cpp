@@ -18,7 +18,7 @@ namespace {
 
 double combined(double a, double b, ReduceOp op) {
   if (op == ReduceOp::sum) return a + b;
-  if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose one of them
+  if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose a NaN
   return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
 }
 
@@ -40,8 +40,8 @@ Evaluation Evaluator::operator()(nn::Module& model) {
   const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
   const nn::ModeGuard evaluating(model, false);
-  // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
-  // zeros only, and the batches are combined in one order.
+  // Loss and figures of each batch have a row of their own, so the sum over ranks adds only zeros,
+  // and the batches are combined in one order.
   const std::vector<Metric> metrics = task_.metrics(*data_);
   const std::size_t width = 1 + metrics.size();
   std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);

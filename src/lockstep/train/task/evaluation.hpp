@@ -19,16 +19,16 @@ namespace lockstep::train {
 
 class Task;
 
-/// Measures models on one data set, which the ranks share out by batches: loss and metrics of a
-/// task, the same bits for any number of ranks.
+/// Evaluates models on one data set, whose batches the ranks share out: loss and metrics of a task,
+/// the same bits for any number of ranks.
 class Evaluator {
  public:
-  /// `task` must live as long. The models will be on `device`.
+  /// `task` must outlive this. The models will be on `device`.
   Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
             std::shared_ptr<const Dataset> data, std::int64_t batch_size, Device device = {});
   ~Evaluator();
 
-  /// In evaluation mode; the mode of each module is put back. Collective.
+  /// Runs the model in evaluation mode and restores the mode of each module. Collective.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
 
  private:

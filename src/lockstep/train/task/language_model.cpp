@@ -15,18 +15,17 @@
 namespace lockstep::train {
 namespace {
 
-/// The tables are there, so that all programs know the same decks.
+/// Reads the tables of other tasks, so that all programs know the same decks.
 void refuse(const Deck& deck, const char* table, const char* key, bool set) {
   if (!set) return;
-  throw InputError(
-      fmt::format("{}: {}.{} is of classes of samples, but this program learns the tokens of a "
-                  "text. Remove it.",
-                  deck.where(table, key), table, key));
+  throw InputError(fmt::format(
+      "{}: {}.{} is for classes of samples, but this program trains on tokens of text. Remove it.",
+      deck.where(table, key), table, key));
 }
 
 nn::Gpt& gpt_of(nn::Module& model) {
   auto* gpt = dynamic_cast<nn::Gpt*>(&model);
-  if (!gpt) throw InputError("a language model is a gpt: set model.kind = \"gpt\"");
+  if (!gpt) throw InputError("a language model needs model.kind = \"gpt\"");
   return *gpt;
 }
 
@@ -39,9 +38,10 @@ LanguageModel::LanguageModel(Deck& deck, Sets sets) {
   refuse(deck, "loss", "class_weights_from_counts", options.loss.class_weights_from_counts);
   refuse(deck, "eval", "top_k", deck.read<EvalOptions>("eval").top_k > 0);
   if (!options.model.kind.get_if<nn::GptDeckOptions>()) {
-    throw InputError(fmt::format(
-        "{}: model.kind is no model of text. Set model.kind = \"gpt\", or use classify or regress.",
-        deck.where("model", "kind")));
+    throw InputError(
+        fmt::format("{}: model.kind is not a language model. Set model.kind = \"gpt\", or use "
+                    "classify or regress.",
+                    deck.where("model", "kind")));
   }
   model_ = std::make_unique<const nn::ModelOptions>(options.model);
   loading_ = {options.data.shuffle, options.data.prefetch};
@@ -93,14 +93,14 @@ TrainedGpt load_gpt(const std::filesystem::path& checkpoint) {
   };
   if (contents.deck.empty()) {
     refuse_file(
-        "does not say of which model it is. Import weights with their deck: lockstep "
+        "does not name its model. Import weights with their deck: lockstep "
         "checkpoint import FILE --deck DECK --output CHECKPOINT.");
   }
   Deck deck = Deck::parse(contents.deck, "the deck in " + checkpoint.string());
   const TaskOptions options = read_task_options(deck);
   const auto* tokens = options.data.kind.get_if<TokenOptions>();
   if (!options.model.kind.get_if<nn::GptDeckOptions>() || !tokens)
-    refuse_file("is of no language model: text comes from runs of gpt");
+    refuse_file("is not from a language model: text comes from runs of gpt");
   const auto* table = contents.model.find("wte.weight");
   if (!table || table->tensor.dims() != 2) refuse_file("has no wte.weight");
   TrainedGpt trained;
@@ -108,12 +108,12 @@ TrainedGpt load_gpt(const std::filesystem::path& checkpoint) {
   const auto whole = nn::make_model(options.model, {tokens->context}, table->tensor.size(0));
   trained.model = std::dynamic_pointer_cast<nn::Gpt>(whole);
   try {
-    StateDict weights;  // imported ones may be of another precision
+    StateDict weights;  // imported ones may have another precision
     for (const auto& entry : contents.model)
       weights.insert(entry.name, entry.tensor.to(DType::f32));
     trained.model->load_state_dict(weights);
   } catch (const Error& error) {
-    refuse_file(fmt::format("is of another model than its deck says: {}", error.what()));
+    refuse_file(fmt::format("does not fit its deck's model: {}", error.what()));
   }
   trained.model->eval();
   return trained;

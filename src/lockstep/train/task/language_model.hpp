@@ -16,9 +16,9 @@ struct ModelOptions;
 
 namespace lockstep::train {
 
-/// What follows each token of a text: windows of token files from [data] (kind "tokens"), a gpt
-/// from [model]. The loss is the mean cross-entropy of a token, in nats; evaluation also tells the
-/// perplexity, its exponential.
+/// Next-token prediction: windows of token files from [data] (kind "tokens"), a gpt from [model].
+/// The loss is the mean cross-entropy of a token, in nats; evaluation also gives the perplexity,
+/// its exponential.
 class LanguageModel : public Task {
  public:
   /// Reads the deck and opens the data. Throws InputError, also for options of [loss] and [eval]
@@ -46,9 +46,9 @@ class LanguageModel : public Task {
 /// A trained language model, to sample from.
 struct TrainedGpt {
   std::shared_ptr<nn::Gpt> model;
-  std::shared_ptr<const DataOptions> data;  ///< of the deck: which tokenizer
+  std::shared_ptr<const DataOptions> data;  ///< the deck's data, for the tokenizer
 };
-/// Of a checkpoint of a LanguageModel's run. Local. Throws CheckpointError for a file that is
+/// Loads the checkpoint of a LanguageModel's run. Local. Throws CheckpointError for a file that is
 /// missing, damaged, or of another model.
 [[nodiscard]] TrainedGpt load_gpt(const std::filesystem::path& checkpoint);
 

@@ -26,7 +26,7 @@ Named parameters_of(const nn::Module& model) {
   return all;
 }
 
-/// The task's model, the same numbers in either precision, on the same samples.
+/// The task's model with the same numbers in either precision, on the same samples.
 struct Setting {
   std::shared_ptr<nn::Module> model;
   Batch batch;
@@ -64,7 +64,8 @@ double norm(const std::vector<double>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Few comparisons a parameter for models of many parameters: about 250 in all, at least two each.
+/// Fewer comparisons per parameter for models of many parameters: about 250 in all, at least two
+/// each.
 std::int64_t elements_for(std::size_t parameters) {
   return std::clamp<std::int64_t>(250 / static_cast<std::int64_t>(parameters), 2, 12);
 }
@@ -80,7 +81,7 @@ ModelGradients check_model_gradients(const Task& task, std::uint64_t seed, std::
   fast.model->zero_grad();
   fast.loss(task).backward();
 
-  double largest = 0;  // root mean square of the parameter whose gradient is largest
+  double largest = 0;  // root mean square of the parameter with the largest gradient
   for (const auto& [name, variable] : exact) {
     const auto n = static_cast<double>(std::max<std::int64_t>(1, variable.data().numel()));
     largest = std::max(largest, norm(gradient_of(variable)) / std::sqrt(n));

@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-/// [loss] is there, so that all programs know the same decks, and has only what classes need.
+/// Reads [loss], so that all programs know the same decks, and refuses keys for classes.
 void expect_no_class_loss(const LossDeckOptions& loss, const Deck& deck) {
   const char* key = loss.label_smoothing > 0.0       ? "label_smoothing"
                     : !loss.class_weights.empty()    ? "class_weights"
@@ -28,7 +28,7 @@ void expect_no_class_loss(const LossDeckOptions& loss, const Deck& deck) {
                                                      : nullptr;
   if (!key) return;
   throw InputError(fmt::format(
-      "{}: loss.{} is of classes, but this program fits values. Remove it, or use classify.",
+      "{}: loss.{} is for classes, but this program fits values. Remove it, or use classify.",
       deck.where("loss", key), key));
 }
 
@@ -37,12 +37,12 @@ Tensor targets_like(const Tensor& output, const Batch& batch) {
   return batch.targets().reshape(output.shape());
 }
 
-/// The values that a model tells, of a gaussian its means.
+/// The values in a model's output; for a gaussian the means.
 Tensor values_of(const Tensor& said, bool gaussian) {
   return gaussian ? GaussianNllLoss::means(Variable(said)).data() : said;
 }
 
-/// A copy of x [N, ...], `change`d by a scale; the kernels take f32. The scale goes where x is.
+/// A copy of x [N, ...], `change`d by a scale. The kernels take f32. The scale moves to x's device.
 Tensor scaled(const Tensor& x, ChannelScale& scale,
               void (*change)(const Tensor&, const ChannelScale&)) {
   scale.mean = scale.mean.to(x.device());

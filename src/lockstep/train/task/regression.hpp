@@ -14,23 +14,22 @@ struct ModelOptions;
 
 namespace lockstep::train {
 
-/// Values from samples: data with values for targets from [data], a model of the zoo from [model]
-/// that ends in its last layer's outputs, as many as a target has elements; the mean over the
-/// elements of the loss from [loss]. With data.normalise_targets the model fits (t - mean) / std,
-/// and the loss is of that; all else is in the targets' units. With loss.kind = "gaussian_nll" the
-/// model tells twice as many numbers, ModelSignature::Output::gaussian, and the loss is
-/// gaussian_nll_loss; the figures are of the means.
+/// Regression of values: data with value targets from [data]; a model of the zoo from [model] that
+/// ends in its last layer's outputs, as many as a target has elements; the mean over the elements
+/// of the loss from [loss]. With data.normalise_targets the model fits (t - mean) / std, and the
+/// loss is of that; all other figures are in the targets' units. With loss.kind = "gaussian_nll"
+/// the model outputs twice as many numbers, ModelSignature::Output::gaussian, and the loss is
+/// gaussian_nll_loss; the figures use the means.
 ///
 /// Reports, over the whole test set and all elements k of its targets t with the outputs y,
 ///   r2 = 1 - sum (y - t)^2 / sum (t - mean of t_k)^2,
 /// 1 for a perfect fit and 0 for the best constant (scikit-learn's r2_score, variance_weighted),
 ///   max_error = the largest |y - t|,
 ///   mae = the mean of |y - t|,
-///   relative_l2 = sqrt(sum (y - t)^2 / sum t^2), the usual figure of fields.
+///   relative_l2 = sqrt(sum (y - t)^2 / sum t^2), the usual figure for fields.
 class Regression : public Task {
  public:
-  /// Reads the deck and loads the data. Throws InputError.
-  /// Local.
+  /// Reads the deck and loads the data. Throws InputError. Local.
   explicit Regression(Deck& deck, Sets sets = Sets::train_and_test);
   ~Regression() override;
 
@@ -48,7 +47,7 @@ class Regression : public Task {
   LossDeckOptions loss_;
   Loading loading_;
   Datasets data_;
-  /// Of all samples of a data set.
+  /// Sums over all samples of a data set.
   struct Targets {
     double spread = 0;   ///< sum of (t - mean of t_k)^2
     double squares = 0;  ///< sum of t^2
@@ -59,7 +58,7 @@ class Regression : public Task {
     return loss_.kind.get_if<GaussianNllLoss>() != nullptr;
   }
 
-  mutable std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are
+  mutable std::optional<ChannelScale> target_scale_;  ///< none: targets are not normalised
   mutable std::map<const Dataset*, Targets> targets_;
 };
 

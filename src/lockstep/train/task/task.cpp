@@ -16,7 +16,7 @@ bool greater_is_better(const Task& task, const std::string& figure, const char* 
   const auto& data = judged_by(task.data());
   if (!data) {
     throw InputError(fmt::format(
-        "{} = \"{}\" is of an evaluation, but there is neither a validation nor a test set. Set "
+        "{} = \"{}\" needs an evaluation, but there is neither a validation nor a test set. Set "
         "data.validation_fraction, or leave it out.",
         key, figure));
   }
@@ -26,8 +26,8 @@ bool greater_is_better(const Task& task, const std::string& figure, const char* 
   if (at != metrics.end()) return at->greater_is_better;
   std::string names = "loss";
   for (const Metric& metric : metrics) names += ", " + metric.name;
-  throw InputError(fmt::format("{} = \"{}\" is no figure of the evaluation. There are: {}.", key,
-                               figure, names));
+  throw InputError(fmt::format("{} = \"{}\" is not a figure of the evaluation. Choose one of: {}.",
+                               key, figure, names));
 }
 
 std::string samples_in_words(const Datasets& data) {

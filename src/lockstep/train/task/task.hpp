@@ -21,23 +21,23 @@ class Module;
 
 namespace lockstep::train {
 
-/// How the training data are fetched.
+/// How training data are loaded.
 struct Loading {
   Shuffle shuffle;            ///< the order of an epoch
-  std::int64_t prefetch = 2;  ///< batches that the loader holds
+  std::int64_t prefetch = 2;  ///< number of batches that the loader holds
 };
 
-/// What evaluation finds beside the loss. Each batch gives one figure; those of all batches are
-/// combined in batch order, whatever rank had them.
+/// A figure of the evaluation beside the loss. Each batch gives one number; those of all batches
+/// are combined in batch order, on any ranks.
 struct Metric {
-  std::string name;  ///< reported under it, in summary.json under validation_<name> and test_<name>
+  std::string name;  ///< name in reports; in summary.json validation_<name> and test_<name>
   ReduceOp combine = ReduceOp::sum;     ///< sum, min or max
-  std::function<double(double)> value;  ///< what is reported of the combined figure
+  std::function<double(double)> value;  ///< converts the combined number to the reported figure
   bool greater_is_better = true;        ///< for checkpoint.best and early stopping
 };
 
-/// What is trained: the data, the model, and what its output is worth. An application gives
-/// train::App one of these; the same object on every rank.
+/// A training task: the data, the model, its loss and its metrics. An application gives train::App
+/// one of these; the same object on every rank.
 class Task {
  public:
   virtual ~Task() = default;
@@ -46,34 +46,33 @@ class Task {
   [[nodiscard]] virtual Loading loading() const { return {}; }
   /// A new model. Called once, after nn::manual_seed(train.seed).
   [[nodiscard]] virtual std::shared_ptr<nn::Module> make_model() const = 0;
-  /// What the model says of `batch`, in training and evaluation, whose mode it is in: what loss()
-  /// and measure() are given as `output`. By default model.forward(inputs).
+  /// The model's output for `batch`, in training and evaluation, in the model's present mode;
+  /// loss() and measure() get it as `output`. By default model.forward(inputs).
   [[nodiscard]] virtual Variable forward(nn::Module& model, const Batch& batch) const;
   /// Mean loss, one element, over the samples of `batch` (at least one).
   [[nodiscard]] virtual Variable loss(const Variable& output, const Batch& batch) const = 0;
-  /// What evaluation on `data`, a set of data(), measures beside the loss; the first is drawn in
-  /// curves.svg.
+  /// The metrics of an evaluation on `data`, a set of data(); the first is drawn in curves.svg.
   [[nodiscard]] virtual std::vector<Metric> metrics(const Dataset& data) const = 0;
-  /// The figure of each metric for the `output` of `batch` (at least one sample).
+  /// The number of each metric for the `output` of `batch` (at least one sample).
   virtual void measure(const Tensor& output, const Batch& batch,
                        std::span<double> figures) const = 0;
-  /// Of a sample that is text, so that speeds are told in tokens too; 0: it is none.
+  /// Tokens per sample if samples are text, so that speeds are also given in tokens; else 0.
   [[nodiscard]] virtual std::int64_t tokens_a_sample() const { return 0; }
-  /// What goes into the model and what comes out, kept in checkpoints for those who use the model
+  /// Inputs and outputs of the model, kept in checkpoints for users of the model
   /// (docs/guide/predict.md). By default not known.
   [[nodiscard]] virtual ModelSignature signature() const { return {}; }
 };
 
-/// What each epoch is judged by: the validation set, else the test set, else null.
+/// The set by which each epoch is judged: the validation set, else the test set, else null.
 [[nodiscard]] inline const std::shared_ptr<const Dataset>& judged_by(const Datasets& data) {
   return data.validation ? data.validation : data.test;
 }
-/// What that set is called.
+/// The name of that set.
 [[nodiscard]] inline const char* judging_set(const Datasets& data) noexcept {
   return data.validation ? "validation" : "test";
 }
-/// Whether more of a figure of evaluation, "loss" or a metric, is better. Throws InputError, naming
-/// the figures that there are, if there is none of that name; `key` is the deck's.
+/// Whether a larger value of an evaluation figure, "loss" or a metric, is better. Throws
+/// InputError, with the existing figures, if there is none with that name; `key` is the deck's.
 [[nodiscard]] bool greater_is_better(const Task& task, const std::string& figure, const char* key);
 
 /// "1800 training, 200 validation and 500 test samples".

@@ -11,7 +11,7 @@
 namespace lockstep::train {
 namespace {
 
-// The one list of tables. Reading goes through it, so a resolved deck has its order.
+// The one list of tables. All reading uses it, so a resolved deck has its order.
 template <class Visit>
 void for_each_table(TaskOptions& task, const Visit& visit) {
   visit("model", "the network", task.model);

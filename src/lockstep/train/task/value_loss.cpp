@@ -6,7 +6,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Half 0 or 1 of what a model of ModelSignature::Output::gaussian says, [N, 2 K, ...].
+/// Half 0 (means) or 1 of the output of a ModelSignature::Output::gaussian model, [N, 2 K, ...].
 Variable half_of(const Variable& output, std::int64_t half) {
   const std::int64_t width = output.data().size(1) / 2;
   return narrow(output, 1, half * width, width);

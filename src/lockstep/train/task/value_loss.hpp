@@ -8,21 +8,21 @@
 
 namespace lockstep::train {
 
-/// Options of a kind of loss that compute it: loss(output, targets) is one number, the mean over
-/// the elements. Output and targets, f32, have one shape.
+/// Options of a kind of loss, with the function that computes it: loss(output, targets) is one
+/// number, the mean over the elements. Output and targets are f32 and have one shape.
 template <class Options>
 concept ValueLoss = DeclaredOptions<Options> &&
     requires(const Options& options, const Variable& output, const Tensor& targets) {
   { options.loss(output, targets) } -> std::convertible_to<Variable>;
 };
 
-/// Losses of values by what a deck calls them; make(output, targets) computes the loss.
+/// Losses of values by their names in decks; make(output, targets) computes the loss.
 using LossKinds = Kinds<Variable(const Variable& output, const Tensor& targets)>;
 
-/// All that `[loss] kind` can be: Lockstep's own, then those of register_loss.
+/// All values of `[loss] kind`: Lockstep's own, then those of register_loss.
 [[nodiscard]] LossKinds& loss_kinds();
 
-/// The options of one of them: a HuberLoss ... By default the mean square error.
+/// The options of one kind: a HuberLoss ... By default the mean square error.
 using LossKind = KindOf<loss_kinds>;
 
 template <ValueLoss Options>
@@ -33,10 +33,10 @@ void add_loss(LossKinds& kinds, std::string name, std::string doc) {
                      });
 }
 
-/// Makes a loss of one's own known to decks, as `kind = "name"`, and so to Regression:
+/// Adds a loss of your own to decks, as `kind = "name"`, and so to Regression:
 ///   train::register_loss<LogCosh>("log_cosh", "the logarithm of the errors' cosh");
-/// Once a process, before a deck is read or options are used. `doc` is one line for the reference.
-/// Throws Error if the name, or the options, are another kind's.
+/// Call once per process, before decks are read or options used. `doc` is one line for the
+/// reference. Throws Error if the name, or the options, are another kind's.
 template <ValueLoss Options>
 void register_loss(std::string name, std::string doc) {
   add_loss<Options>(loss_kinds(), std::move(name), std::move(doc));
@@ -56,7 +56,7 @@ inline void declare(DeckTable& /*table*/, MaeLoss& /*options*/) {}
 
 /// Squares of errors below `delta`, absolute values of larger ones.
 struct HuberLoss {
-  double delta = 1.0;  ///< where the loss begins to be straight
+  double delta = 1.0;  ///< error at which the loss becomes linear
 
   [[nodiscard]] Variable loss(const Variable& output, const Tensor& targets) const;
 };
@@ -70,8 +70,8 @@ struct SmoothL1Loss {
 };
 void declare(DeckTable& table, SmoothL1Loss& options);
 
-/// The output is that of a model which tells a mean and a variance of each value
-/// (ModelSignature::Output::gaussian), [N, 2 K, ...] for targets [N, K, ...].
+/// For models that output a mean and a variance of each value (ModelSignature::Output::gaussian),
+/// [N, 2 K, ...] for targets [N, K, ...].
 struct GaussianNllLoss {
   [[nodiscard]] static Variable loss(const Variable& output, const Tensor& targets);
   [[nodiscard]] static Variable means(const Variable& output);
