@@ -9,7 +9,8 @@ void declare(DeckTable& table, DataOptions& options) {
       {.doc = "hdf5, csv: a file, a list of files, or a pattern such as \"part-*.h5\", whose "
               "samples are joined; npy: likewise folders; tokens: likewise, or folders of *.bin "
               "whose names say train, test or val; fashion_mnist: folder with the four IDX "
-              "files, \"auto\": $LOCKSTEP_DATA, then the system's"});
+              "files, \"auto\": $LOCKSTEP_DATA, then the system's; image_folder: folder with train "
+              "and val or test in it, or of classes"});
   table.key(
       "mean", options.mean,
       {.doc = "inputs are (x - mean) / std, x a byte / 255 or another number as it is: one for "

@@ -107,6 +107,7 @@ DataKinds& data_kinds() {
     add_data<FashionMnistOptions>(own, "fashion_mnist",
                                   "the four IDX files of Fashion-MNIST, or others of that form");
     add_data<SyntheticOptions>(own, "synthetic", "images that are generated");
+    add_data<ImageFolderOptions>(own, "image_folder", "PNG and JPEG files, a folder a class");
     add_data<Hdf5Options>(own, "hdf5", "arrays in HDF5 files");
     add_data<NpyOptions>(own, "npy", "arrays in .npy files");
     add_data<CsvOptions>(own, "csv", "tables in CSV files");
