@@ -1,5 +1,6 @@
 #include <lockstep/data/images/image_folder.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,10 @@
 #include <data/image_files.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/data_options.hpp>
+#include <lockstep/data/subset.hpp>
 #include <lockstep/deck/deck.hpp>
 
 namespace lockstep {
@@ -97,6 +101,50 @@ TEST(ImageFolder, SamplesAreTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(one, all(64));
 }
 
+TEST(ImageFolder, TrainingCutsEachEpochAnewAndEvaluationTheCentre) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"a", "b", "c"})
+    test::write_png(folder.path() / "class" / (std::string(name) + ".png"), 16, 16,
+                    test::counting(256), {.color_type = 0});
+  const auto loaded = [&](const Dataset& data, std::int64_t epoch) {
+    Batch batch(data, 3);
+    data.load_varied(std::vector<std::int64_t>{2, 0, 1}, epoch, batch);
+    return batch.inputs().to_vector<float>();
+  };
+  const ImageFolder still(folder.path(), {1, 4, 8, 1}, none);
+  EXPECT_EQ(loaded(still, 1), loaded(still, 2));
+  for (const std::int64_t threads : {1, 3}) {
+    const ImageFolder varied(folder.path(), {1, 4, 8, threads, RandomCut{.seed = 1}}, none);
+    EXPECT_EQ(values(varied), values(still));
+    EXPECT_NE(loaded(varied, 1), loaded(varied, 2));
+    EXPECT_EQ(loaded(varied, 1), loaded(varied, 1));
+    const Subset held(std::make_shared<ImageFolder>(varied), {1, 2});
+    Batch whole(varied, 1), part(held, 1);
+    varied.load_varied(std::vector<std::int64_t>{2}, 5, whole);
+    held.load_varied(std::vector<std::int64_t>{1}, 5, part);
+    EXPECT_EQ(whole.inputs().to_vector<float>(), part.inputs().to_vector<float>());
+  }
+}
+
+TEST(ImageFolder, OnlyTrainingBatchesAreVaried) {
+  const test::TemporaryFolder folder;
+  test::write_png(folder.path() / "class" / "a.png", 16, 16, test::counting(256),
+                  {.color_type = 0});
+  const auto data = std::make_shared<const ImageFolder>(
+      folder.path(), ImageOptions{1, 4, 8, 1, RandomCut{.seed = 1}}, none);
+  Batch batch(*data, 1);
+  const auto first = [](Loader&& loader) {
+    loader.start_epoch(3);
+    return loader.next().inputs().to_vector<float>();
+  };
+  data->load(std::vector<std::int64_t>{0}, batch);
+  EXPECT_EQ(first(Loader(data, std::make_unique<EvalBatches>(EvalPlan(1, 1, 1), 0))),
+            batch.inputs().to_vector<float>());
+  data->load_varied(std::vector<std::int64_t>{0}, 3, batch);
+  EXPECT_EQ(first(Loader(data, std::make_unique<TrainBatches>(BatchPlan(1, 1, 1), 0, 0))),
+            batch.inputs().to_vector<float>());
+}
+
 TEST(ImageFolder, ADamagedFileIsNamedWhateverThreadMeetsIt) {
   const test::TemporaryFolder folder;
   write_pets(folder.path());
@@ -129,6 +177,8 @@ TEST(ImageFolder, OptionsThatDoNotFitAreRefused) {
   const auto message = [&](const ImageOptions& options) {
     return input_error([&] { return ImageFolder(folder.path(), options, none); });
   };
+  EXPECT_TRUE(says(message({1, 2, 2, 1, RandomCut{.scale = {0.5, 0.25}}}), "data.augment_scale"));
+  EXPECT_TRUE(says(message({1, 2, 2, 1, RandomCut{.ratio = {1}}}), "data.augment_ratio"));
   EXPECT_TRUE(says(message({2, 2, 2, 1}), "data.image_channels is 2"));
   EXPECT_TRUE(says(message({1, 3, 2, 1}), "data.image_resize = 2 is smaller"));
   EXPECT_TRUE(says(message({1, 2, 2, 0}), "data.image_threads is 0"));
@@ -148,6 +198,7 @@ DataOptions from_deck(const fs::path& root, const std::string& more = "") {
 TEST(ImageFolderOptions, KeysReachTheirFields) {
   Deck deck = Deck::parse(
       "[data]\nkind = \"image_folder\"\nimage_size = 5\nimage_resize = 6\nimage_channels = 1\n"
+      "augment_resized_crop = true\naugment_scale = [0.5, 0.75]\naugment_ratio = [0.25, 4]\n"
       "image_threads = 7\ntest_path = \"there\"\nimage_listing = \"ab\"",
       "test.toml");
   const auto all = deck.read<DataOptions>("data");
@@ -157,6 +208,9 @@ TEST(ImageFolderOptions, KeysReachTheirFields) {
   EXPECT_EQ(options->images.resize, 6);
   EXPECT_EQ(options->images.channels, 1);
   EXPECT_EQ(options->images.threads, 7);
+  EXPECT_TRUE(options->resized_crop);
+  EXPECT_EQ(options->random_cut.scale, (std::vector{0.5, 0.75}));
+  EXPECT_EQ(options->random_cut.ratio, (std::vector{0.25, 4.0}));
   EXPECT_EQ(options->test_path, "there");
   EXPECT_EQ(options->listing, "ab");
 }

@@ -1,5 +1,7 @@
 #include <lockstep/data/images/image.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <vector>
 
@@ -160,6 +162,49 @@ TEST(Image, AWindowIsCutOutOfTheResizedSource) {
     for (std::size_t y = 0; y < 2; ++y)
       for (std::size_t x = 0; x < 3; ++x)
         EXPECT_EQ(part[(c * 2 + y) * 3 + x], whole[(c * 4 + y + 1) * 5 + x + 2]);
+}
+
+TEST(RandomCut, BoxesAreInTheImageAndOfTheAreasAndRatiosAskedFor) {
+  const RandomCut cut{.scale = {0.25, 0.5}, .ratio = {0.5, 2.0}, .seed = 7};
+  double least = 1, most = 0;
+  for (std::int64_t sample = 0; sample < 500; ++sample) {
+    const auto [source, height, width, window] = cut(300, 400, 32, sample, 3);
+    EXPECT_EQ(height, 32);
+    EXPECT_EQ(window.width, 32);
+    EXPECT_GE(source.top, 0);
+    EXPECT_GE(source.left, 0);
+    EXPECT_LE(source.top + source.height, 300);
+    EXPECT_LE(source.left + source.width, 400);
+    const double area = double(source.height * source.width) / (300 * 400);
+    EXPECT_NEAR(area, 0.375, 0.13);
+    EXPECT_NEAR(std::log(double(source.width) / double(source.height)), 0.0, std::log(2.0) + 0.02);
+    least = std::min(least, area);
+    most = std::max(most, area);
+  }
+  EXPECT_LT(least, 0.27);
+  EXPECT_GT(most, 0.48);
+}
+
+TEST(RandomCut, SeedEpochAndSampleDecide) {
+  const RandomCut cut{.seed = 7};
+  RandomCut other = cut;
+  other.seed = 8;
+  const auto box = [](const ImageCut& c) {
+    return std::vector{c.source.top, c.source.left, c.source.height, c.source.width};
+  };
+  const auto one = box(cut(300, 400, 32, 5, 1));
+  EXPECT_EQ(one, box(cut(300, 400, 32, 5, 1)));
+  EXPECT_NE(one, box(cut(300, 400, 32, 6, 1)));
+  EXPECT_NE(one, box(cut(300, 400, 32, 5, 2)));
+  EXPECT_NE(one, box(other(300, 400, 32, 5, 1)));
+}
+
+TEST(RandomCut, OfANarrowImageTheCentreIsTaken) {
+  const RandomCut cut{.scale = {1.0, 1.0}};
+  const PixelBox box = cut(9, 900, 4, 0, 0).source;
+  EXPECT_EQ(box.height, 9);
+  EXPECT_EQ(box.width, 12);
+  EXPECT_EQ(box.left, 444);
 }
 
 TEST(Image, CentreIsCutAsTorchvisionCutsIt) {

@@ -147,7 +147,9 @@ TargetKind target_kind(const DataOptions& options) { return options.kind.make()-
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   expect_one_order(options);
-  Datasets sets = options.kind.make()->make(options, kind, Sets::train_and_test);
+  DataOptions seeded = options;
+  seeded.augment.seed = seed;
+  Datasets sets = options.kind.make()->make(seeded, kind, Sets::train_and_test);
   expect_targets(*sets.train, kind);
   if (sets.test) {
     expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);

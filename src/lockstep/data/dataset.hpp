@@ -90,6 +90,12 @@ class Dataset {
   /// Fills `batch` with the samples of these numbers, in this order. Must allocate nothing and give
   /// the same bits for a sample whoever loads it. Throws Error for a number outside [0, size()).
   virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
+  /// The same for training in `epoch`: where a data set varies its samples, as a function of the
+  /// epoch and a sample's number alone.
+  virtual void load_varied(std::span<const std::int64_t> indices, std::int64_t /*epoch*/,
+                           Batch& batch) const {
+    load(indices, batch);
+  }
 
   /// The class of every sample, [size()], for data with classes: by loading all of them, where a
   /// data set knows no shorter way.
@@ -126,6 +132,7 @@ struct DataFacts {
   std::vector<std::string> class_names = {};  ///< one a class, or none; characters of tokens
   std::string tokenizer = {};                 ///< TokenizerChoice::kind
   std::vector<std::string> feature_columns = {}, target_columns = {};  ///< of a table
+  std::string listing = {};  ///< hash of the names of the training set's files: ImageFolder
 };
 
 /// What a run trains on and what it is judged by: samples and targets of one shape, and the same

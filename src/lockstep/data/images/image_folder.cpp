@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -12,7 +13,6 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/data/files/looked_for.hpp>
-#include <lockstep/data/images/resize.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {
@@ -41,6 +41,13 @@ std::vector<fs::path> listed(const fs::path& folder) {
   return paths;
 }
 
+void expect_range(const char* key, const std::vector<double>& range, double most) {
+  if (range.size() == 2 && range[0] > 0 && range[0] <= range[1] && range[1] <= most) return;
+  throw InputError(
+      fmt::format("data.{} has to be two numbers, the least and the greatest, above 0{}.", key,
+                  most == 1 ? " and up to 1" : ""));
+}
+
 void expect_fit(const ImageOptions& options) {
   if (options.channels != 1 && options.channels != 3) {
     throw InputError(fmt::format("data.image_channels is {}. Use 3 for colours, or 1 for grey.",
@@ -54,6 +61,9 @@ void expect_fit(const ImageOptions& options) {
   }
   if (options.threads < 1)
     throw InputError(fmt::format("data.image_threads is {}. Use 1 or more.", options.threads));
+  if (!options.random_cut) return;
+  expect_range("augment_scale", options.random_cut->scale, 1);
+  expect_range("augment_ratio", options.random_cut->ratio, std::numeric_limits<double>::max());
 }
 
 /// Calls work(0) to work(count - 1) in up to `threads` threads, and throws what the least of them
@@ -146,7 +156,9 @@ std::string ImageFolder::listing_hash() const {
   return to_hex(hasher.digest());
 }
 
-void ImageFolder::load(std::span<const std::int64_t> indices, Batch& batch) const {
+template <class Cut>
+void ImageFolder::load_cut(std::span<const std::int64_t> indices, Batch& batch,
+                           const Cut& cut) const {
   expect_samples(indices, size());
   batch.reset(indices);
   if (indices.empty()) return;
@@ -157,12 +169,26 @@ void ImageFolder::load(std::span<const std::int64_t> indices, Batch& batch) cons
     labels[i] = file.label;
     const Image image = read_image(root_ / file.path, options_.channels);
     std::vector<float> sample(floats);
-    cut_image(image, center_cut(image.height, image.width, options_.resize, options_.size), sample);
+    cut_image(image, cut(image, indices[i]), sample);
     const auto row = static_cast<std::int64_t>(i);
     batch.inputs().slice(row, row + 1).copy_from_host(std::span<const float>(sample));
   });
   normalise(batch.inputs(), scale_);
   batch.targets().copy_from_host(std::span<const std::int64_t>(labels));
+}
+
+void ImageFolder::load(std::span<const std::int64_t> indices, Batch& batch) const {
+  load_cut(indices, batch, [&](const Image& image, std::int64_t) {
+    return center_cut(image.height, image.width, options_.resize, options_.size);
+  });
+}
+
+void ImageFolder::load_varied(std::span<const std::int64_t> indices, std::int64_t epoch,
+                              Batch& batch) const {
+  if (!options_.random_cut) return load(indices, batch);
+  load_cut(indices, batch, [&](const Image& image, std::int64_t sample) {
+    return (*options_.random_cut)(image.height, image.width, options_.size, sample, epoch);
+  });
 }
 
 }  // namespace lockstep

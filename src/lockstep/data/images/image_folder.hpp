@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/images/resize.hpp>
 #include <lockstep/data/normalisation.hpp>
 
 namespace lockstep {
@@ -18,6 +20,8 @@ struct ImageOptions {
   std::int64_t size = 224;    ///< height and width of a sample, in pixels
   std::int64_t resize = 256;  ///< pixels of the shorter side before the centre is cut out
   std::int64_t threads = 4;   ///< that decode a batch
+  /// Of load_varied; none: it does as load does.
+  std::optional<RandomCut> random_cut = {};
 };
 
 /// torchvision's ImageFolder: root/class/name.png, .jpg or .jpeg, in folders below a class too. A
@@ -41,6 +45,8 @@ class ImageFolder final : public Dataset {
   [[nodiscard]] std::int64_t classes() const noexcept override { return std::ssize(class_names_); }
   /// Throws InputError also for a file that read_image refuses.
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  void load_varied(std::span<const std::int64_t> indices, std::int64_t epoch,
+                   Batch& batch) const override;
   [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
   [[nodiscard]] const std::vector<std::string>& class_names() const noexcept {
@@ -56,6 +62,9 @@ class ImageFolder final : public Dataset {
   };
   void find_classes();
   void find_files(std::int64_t label);
+  /// cut(image, sample) says what becomes of an image.
+  template <class Cut>
+  void load_cut(std::span<const std::int64_t> indices, Batch& batch, const Cut& cut) const;
 
   std::filesystem::path root_;
   ImageOptions options_;
@@ -67,6 +76,8 @@ class ImageFolder final : public Dataset {
 /// Folders of images below data.path: train/ and val/ or test/, or one without these.
 struct ImageFolderOptions {
   ImageOptions images;
+  bool resized_crop = false;  ///< training images are cut by `random_cut`
+  RandomCut random_cut;
   std::string test_path;  ///< the test set's folder; empty: val or test in data.path
   std::string listing;    ///< listing_hash() of the training set; empty: not known yet
 

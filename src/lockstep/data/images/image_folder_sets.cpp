@@ -62,7 +62,12 @@ Datasets ImageFolderOptions::make(const DataOptions& all, TargetKind kind, Sets 
   std::vector<std::string> names = all.class_names;
   Datasets sets;
   if (wanted == Sets::train_and_test) {
-    const auto train = std::make_shared<const ImageFolder>(train_folder(root), images,
+    ImageOptions training = images;
+    if (resized_crop) {
+      training.random_cut = random_cut;
+      training.random_cut->seed = all.augment.seed;
+    }
+    const auto train = std::make_shared<const ImageFolder>(train_folder(root), training,
                                                            normalisation, names, all.train_limit);
     names = train->class_names();
     if (!listing.empty() && listing != train->listing_hash()) {
@@ -104,6 +109,19 @@ void declare(DeckTable& table, ImageFolderOptions& options) {
             {.doc = "3: colours; 1: grey", .min = 1.0, .max = 3.0});
   table.key("image_threads", images.threads,
             {.doc = "threads of a rank that decode a batch", .min = 1.0, .max = 256.0});
+  table.key("augment_resized_crop", options.resized_crop,
+            {.doc = "cut a random box out of each training image and resize it to image_size"});
+  table.key("augment_scale", options.random_cut.scale,
+            {.doc = "least and greatest area of that box, as shares of the image",
+             .min = 0.0,
+             .max = 1.0,
+             .above_min = true,
+             .count = 2});
+  table.key("augment_ratio", options.random_cut.ratio,
+            {.doc = "least and greatest ratio of its width to its height",
+             .min = 0.0,
+             .above_min = true,
+             .count = 2});
   table.key("test_path", options.test_path,
             {.doc = "folder of the test set; empty: val, or test, in data.path"});
   table.key("image_listing", options.listing,

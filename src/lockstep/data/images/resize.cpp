@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <lockstep/base/philox.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -52,6 +54,45 @@ ImageCut center_cut(std::int64_t height, std::int64_t width, std::int64_t shorte
   };
   cut.window.top = middle(cut.height);
   cut.window.left = middle(cut.width);
+  return cut;
+}
+
+ImageCut RandomCut::operator()(std::int64_t height, std::int64_t width, std::int64_t size,
+                               std::int64_t sample, std::int64_t epoch) const {
+  // Sets it apart from other consumers of the seed: "CUT" and the number of the try.
+  constexpr std::uint32_t stream = 0x43555400;
+  constexpr std::uint32_t tries = 10;
+  const auto number = static_cast<std::uint64_t>(sample);
+  const double area = static_cast<double>(height) * static_cast<double>(width);
+  ImageCut cut{.source = {}, .height = size, .width = size, .window = {0, 0, size, size}};
+  for (std::uint32_t t = 0; t < tries; ++t) {
+    const Philox::Block words =
+        Philox(seed)(static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U),
+                     static_cast<std::uint32_t>(epoch), stream + t);
+    const auto between = [](double least, double most, std::uint32_t word) {
+      return least + (most - least) * static_cast<double>(Philox::uniform(word));
+    };
+    const double wanted = area * between(scale[0], scale[1], words[0]);
+    const double aspect = std::exp(between(std::log(ratio[0]), std::log(ratio[1]), words[1]));
+    const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(wanted * aspect)));
+    const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(wanted / aspect)));
+    if (w < 1 || w > width || h < 1 || h > height) continue;
+    const auto place = [](std::int64_t room, std::uint32_t word) {
+      return static_cast<std::int64_t>(
+          (std::uint64_t{word} * static_cast<std::uint64_t>(room + 1)) >> 32U);
+    };
+    cut.source = {place(height - h, words[2]), place(width - w, words[3]), h, w};
+    return cut;
+  }
+  // The greatest box in the centre whose ratio is allowed.
+  const double aspect = static_cast<double>(width) / static_cast<double>(height);
+  std::int64_t w = width, h = height;
+  const auto rounded = [](double x) {
+    return std::max(static_cast<std::int64_t>(std::nearbyint(x)), std::int64_t{1});
+  };
+  if (aspect < ratio[0]) h = std::min(rounded(static_cast<double>(w) / ratio[0]), height);
+  if (aspect > ratio[1]) w = std::min(rounded(static_cast<double>(h) * ratio[1]), width);
+  cut.source = {(height - h) / 2, (width - w) / 2, h, w};
   return cut;
 }
 
