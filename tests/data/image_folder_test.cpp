@@ -240,6 +240,7 @@ TEST(ImageFolderOptions, OneFolderIsSplitByAFraction) {
       make_datasets(from_deck(folder.path(), "test_set = false\nvalidation_fraction = 0.4"));
   EXPECT_EQ(sets.train->size(), 3);
   EXPECT_EQ(sets.validation->size(), 2);
+  EXPECT_EQ(sets.facts.listing, ImageFolder(folder.path(), small, none).listing_hash());
 }
 
 TEST(ImageFolderOptions, ARunRefusesOtherFilesThanItNoted) {

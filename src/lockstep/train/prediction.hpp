@@ -21,11 +21,13 @@ class ProcessGroup;
 
 namespace lockstep::train {
 
-/// A data set of an HDF5 file: "x.h5:train/features"; or an input in x.npy or x.csv.
+/// A data set of an HDF5 file: "x.h5:train/features"; or an input in x.npy, x.csv or a folder of
+/// images.
 struct DataSetName {
   std::filesystem::path file;
   std::string name;
   FileOptions options = {};  ///< how it is read: a table's columns are the model's inputs
+  std::optional<ImageOptions> images = {};  ///< how the images of a folder are
 
   /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon,
   /// `text` is a file as it stands, or the colon is in the name of its folder, "10:30/y.h5", which
@@ -43,6 +45,9 @@ std::filesystem::path with_checkpoint(
 
 /// How the data that a checkpoint's model was trained by were read.
 [[nodiscard]] FileOptions file_options_of(const std::filesystem::path& checkpoint);
+
+/// The same where it was a folder of images; otherwise throws InputError.
+[[nodiscard]] ImageOptions image_options_of(const std::filesystem::path& checkpoint);
 
 /// Predicts each sample of `input` [N, ...], of the model's shape or flat, into `output` [N, ...],
 /// a new file that appears whole and replaces one of that name: values, or probabilities of classes

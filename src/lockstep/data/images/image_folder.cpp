@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <limits>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/data/files/looked_for.hpp>
+#include <lockstep/data/images/in_threads.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {
@@ -66,31 +64,15 @@ void expect_fit(const ImageOptions& options) {
   expect_range("augment_ratio", options.random_cut->ratio, std::numeric_limits<double>::max());
 }
 
-/// Calls work(0) to work(count - 1) in up to `threads` threads, and throws what the least of them
-/// throws.
-template <class Work>
-void in_threads(std::size_t count, std::size_t threads, const Work& work) {
-  std::vector<std::exception_ptr> failures(count);
-  std::atomic<std::size_t> next = 0;
-  const auto run = [&]() noexcept {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (std::size_t t = 1; t < std::min(threads, count); ++t) helpers.emplace_back(run);
-    run();
-  }
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
-}
-
 }  // namespace
+
+std::vector<fs::path> images_below(const fs::path& folder) {
+  std::vector<fs::path> images = listed<fs::recursive_directory_iterator>(folder);
+  std::erase_if(images, [](const fs::path& path) {
+    return !is_image_name(path) || !fs::is_regular_file(path);
+  });
+  return images;
+}
 
 ImageFolder::ImageFolder(const fs::path& root, const ImageOptions& options,
                          const Normalisation& normalisation, std::vector<std::string> class_names,
@@ -131,10 +113,8 @@ void ImageFolder::find_classes() {
 void ImageFolder::find_files(std::int64_t label) {
   const fs::path& name = class_names_[static_cast<std::size_t>(label)];
   const auto before = files_.size();
-  for (const fs::path& path : listed<fs::recursive_directory_iterator>(root_ / name)) {
-    if (is_image_name(path) && fs::is_regular_file(path))
-      files_.push_back({path.lexically_relative(root_), label});
-  }
+  for (const fs::path& path : images_below(root_ / name))
+    files_.push_back({path.lexically_relative(root_), label});
   if (files_.size() > before) return;
   throw InputError(fmt::format("class {}: the folder {} has no images (.png, .jpg, .jpeg). {}",
                                name.string(), (root_ / name).string(), layout_remedy));
@@ -164,15 +144,16 @@ void ImageFolder::load_cut(std::span<const std::int64_t> indices, Batch& batch,
   if (indices.empty()) return;
   const auto floats = static_cast<std::size_t>(sample_shape().numel());
   std::vector<std::int64_t> labels(indices.size());
-  in_threads(indices.size(), static_cast<std::size_t>(options_.threads), [&](std::size_t i) {
-    const File& file = files_[static_cast<std::size_t>(indices[i])];
-    labels[i] = file.label;
-    const Image image = read_image(root_ / file.path, options_.channels);
-    std::vector<float> sample(floats);
-    cut_image(image, cut(image, indices[i]), sample);
-    const auto row = static_cast<std::int64_t>(i);
-    batch.inputs().slice(row, row + 1).copy_from_host(std::span<const float>(sample));
-  });
+  detail::in_threads(
+      indices.size(), static_cast<std::size_t>(options_.threads), [&](std::size_t i) {
+        const File& file = files_[static_cast<std::size_t>(indices[i])];
+        labels[i] = file.label;
+        const Image image = read_image(root_ / file.path, options_.channels);
+        std::vector<float> sample(floats);
+        cut_image(image, cut(image, indices[i]), sample);
+        const auto row = static_cast<std::int64_t>(i);
+        batch.inputs().slice(row, row + 1).copy_from_host(std::span<const float>(sample));
+      });
   normalise(batch.inputs(), scale_);
   batch.targets().copy_from_host(std::span<const std::int64_t>(labels));
 }

@@ -24,6 +24,10 @@ struct ImageOptions {
   std::optional<RandomCut> random_cut = {};
 };
 
+/// The image files in a folder and in those below it, in the order of their paths, hidden ones left
+/// out. Throws InputError if a folder cannot be read.
+[[nodiscard]] std::vector<std::filesystem::path> images_below(const std::filesystem::path& folder);
+
 /// torchvision's ImageFolder: root/class/name.png, .jpg or .jpeg, in folders below a class too. A
 /// sample is resized and cut in its centre (center_cut), then normalised. Files are read and
 /// decoded when a batch needs them, by as many threads as the options say; of the images no more

@@ -77,21 +77,20 @@ Datasets ImageFolderOptions::make(const DataOptions& all, TargetKind kind, Sets 
           train_folder(root).string(), listing));
     }
     sets.train = train;
+    sets.facts.listing = train->listing_hash();
   }
   if (wanted == Sets::test || all.test_set) {
     sets.test = std::make_shared<const ImageFolder>(test_folder(root, test_path), images,
                                                     normalisation, names, all.test_limit);
   }
-  sets.facts = {
-      .divisor = 255, .mean = normalisation.mean, .std = normalisation.std, .class_names = names};
+  sets.facts.divisor = 255;
+  sets.facts.mean = normalisation.mean;
+  sets.facts.std = normalisation.std;
+  sets.facts.class_names = names;
   return sets;
 }
 
-void ImageFolderOptions::note(const Datasets& found) {
-  // A Subset, where samples are held back, hides it; then there is nothing to note.
-  if (const auto* train = dynamic_cast<const ImageFolder*>(found.train.get()))
-    listing = train->listing_hash();
-}
+void ImageFolderOptions::note(const Datasets& found) { listing = found.facts.listing; }
 
 void declare(DeckTable& table, ImageFolderOptions& options) {
   ImageOptions& images = options.images;
