@@ -9,6 +9,7 @@
 #include <data/idx_files.hpp>
 #include <data/image_files.hpp>
 
+#include <lockstep/data/images/image_options.hpp>
 #include <lockstep/data/images/resize.hpp>
 
 #include <support/golden_file.hpp>

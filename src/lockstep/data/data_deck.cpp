@@ -14,11 +14,14 @@ void declare(DeckTable& table, DataOptions& options) {
   table.key(
       "mean", options.mean,
       {.doc = "inputs are (x - mean) / std, x a byte / 255 or another number as it is: one for "
-              "all or one a channel; empty: 0.1307, of files: the training set's own"});
-  table.key("std", options.std,
-            {.doc = "see mean; empty: 0.3081, of files: the training set's own",
-             .min = 0.0,
-             .above_min = true});
+              "all or one a channel; empty: 0.1307, of files: the training set's own, of "
+              "image_folder: ImageNet's"});
+  table.key(
+      "std", options.std,
+      {.doc =
+           "see mean; empty: 0.3081, of files: the training set's own, of image_folder: ImageNet's",
+       .min = 0.0,
+       .above_min = true});
   table.key("normalise_targets", options.normalise_targets,
             {.doc = "regress: fit (t - mean) / std of the targets; predictions and metrics but the "
                     "loss are in their units all the same"});

@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/images/in_threads.hpp>
+#include <lockstep/data/images/resize.hpp>
 
 namespace lockstep {
 

@@ -11,6 +11,7 @@
 #include <lockstep/base/hash.hpp>
 #include <lockstep/data/files/looked_for.hpp>
 #include <lockstep/data/images/in_threads.hpp>
+#include <lockstep/data/images/resize.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {

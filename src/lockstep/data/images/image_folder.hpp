@@ -1,28 +1,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/images/resize.hpp>
+#include <lockstep/data/images/image_options.hpp>
 #include <lockstep/data/normalisation.hpp>
 
 namespace lockstep {
-
-class DeckTable;
-struct DataOptions;
-
-/// How the files of an ImageFolder become samples.
-struct ImageOptions {
-  std::int64_t channels = 3;  ///< 3, or 1: grey
-  std::int64_t size = 224;    ///< height and width of a sample, in pixels
-  std::int64_t resize = 256;  ///< pixels of the shorter side before the centre is cut out
-  std::int64_t threads = 4;   ///< that decode a batch
-  /// Of load_varied; none: it does as load does.
-  std::optional<RandomCut> random_cut = {};
-};
 
 /// The image files in a folder and in those below it, in the order of their paths, hidden ones left
 /// out. Throws InputError if a folder cannot be read.
@@ -76,19 +62,5 @@ class ImageFolder final : public Dataset {
   std::vector<std::string> class_names_;
   std::vector<File> files_;
 };
-
-/// Folders of images below data.path: train/ and val/ or test/, or one without these.
-struct ImageFolderOptions {
-  ImageOptions images;
-  bool resized_crop = false;  ///< training images are cut by `random_cut`
-  RandomCut random_cut;
-  std::string test_path;  ///< the test set's folder; empty: val or test in data.path
-  std::string listing;    ///< listing_hash() of the training set; empty: not known yet
-
-  [[nodiscard]] Datasets make(const DataOptions& all, TargetKind kind, Sets wanted) const;
-  [[nodiscard]] static TargetKind targets(const DataOptions&) { return TargetKind::classes; }
-  void note(const Datasets& found);
-};
-void declare(DeckTable& table, ImageFolderOptions& options);
 
 }  // namespace lockstep

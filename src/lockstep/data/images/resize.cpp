@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <lockstep/base/philox.hpp>
+#include <lockstep/data/images/image_options.hpp>
 
 namespace lockstep {
 namespace {
