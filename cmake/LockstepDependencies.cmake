@@ -1,6 +1,6 @@
 # Finds every dependency once and gives each a target with SYSTEM includes:
 #   MPI::MPI_CXX  Lockstep::kokkos  Lockstep::hdf5  Lockstep::onednn  Lockstep::cblas  fmt::fmt
-#   Lockstep::xxhash  Lockstep::cereal  ZLIB::ZLIB  Threads::Threads
+#   Lockstep::xxhash  Lockstep::cereal  ZLIB::ZLIB  PNG::PNG  JPEG::JPEG  Threads::Threads
 # Header-only libraries (toml++, CLI11, spdlog, nlohmann_json) are included from single .cpp files.
 
 # --- MPI: one choice picks wrapper, mpiexec and HDF5 flavour together -----------------------------
@@ -129,6 +129,8 @@ target_link_libraries(lockstep_cblas INTERFACE ${LOCKSTEP_CBLAS_LIBRARY})
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
 find_package(Threads REQUIRED)
 find_path(LOCKSTEP_XXHASH_INCLUDE xxh3.h)
 find_library(LOCKSTEP_XXHASH_LIBRARY xxhash)

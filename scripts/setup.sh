@@ -32,7 +32,7 @@ how_to_get_them() {
   say "  modules  on a cluster: 'module avail', then load a C++20 compiler, CMake 3.24, an MPI, parallel"
   say "           HDF5 built for that MPI, Kokkos, oneDNN and OpenBLAS, and run this again"
   say "  Spack    spack install ninja mpich hdf5+mpi kokkos onednn openblas tomlplusplus cli11 fmt spdlog"
-  say "           nlohmann-json cereal xxhash zlib googletest benchmark, then 'spack load' them and run this again"
+  say "           nlohmann-json cereal xxhash zlib libpng libjpeg-turbo googletest benchmark, then 'spack load' them and run this again"
   say "More: docs/guide/install.md."
 }
 

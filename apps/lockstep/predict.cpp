@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
@@ -53,16 +54,19 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
   return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
     std::unique_ptr<Predictor> predictor;
     FileOptions as_trained;
+    std::optional<ImageOptions> images;
     const auto of_input = train::DataSetName::parse(options.input, "").file;
     const auto checkpoint =
         train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
           agree(*group, [&] {
             predictor = std::make_unique<Predictor>(path);
             if (is_table(of_input)) as_trained = train::file_options_of(path);
+            if (std::filesystem::is_directory(of_input)) images = train::image_options_of(path);
           });
         });
     auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
     if (is_table(input.file)) input.options = as_trained;
+    input.images = images;
     input.options.allow_external = options.allow_external;
     const auto output = train::DataSetName::parse(options.output, "predictions");
     agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });

@@ -5,15 +5,18 @@ namespace lockstep {
 void declare(DeckTable& table, DataOptions& options) {
   declare_kind(table, options.kind, "data set; synthetic needs no files");
   table.key("path", options.path,
-            {.doc = "files, folders (npy, tokens, fashion_mnist) or patterns such as "
+            {.doc = "files, folders (npy, tokens, fashion_mnist, image_folder) or patterns such as "
                     "\"part-*.h5\"; \"auto\": $LOCKSTEP_DATA, then the system's Fashion-MNIST"});
   table.key("mean", options.mean,
             {.doc = "inputs are (x - mean) / std, bytes divided by 255 first; one for all or one a "
-                    "channel; empty: of the training set (images: 0.1307)"});
-  table.key("std", options.std,
-            {.doc = "see mean; empty: of the training set (images: 0.3081)",
-             .min = 0.0,
-             .above_min = true});
+                    "channel; empty: of the training set (fashion_mnist: 0.1307, image_folder: "
+                    "ImageNet's)"});
+  table.key(
+      "std", options.std,
+      {.doc =
+           "see mean; empty: of the training set (fashion_mnist: 0.3081, image_folder: ImageNet's)",
+       .min = 0.0,
+       .above_min = true});
   table.key("normalise_targets", options.normalise_targets,
             {.doc = "regress only: train on (t - mean) / std of the targets; predictions and "
                     "metrics other than the loss keep their units"});

@@ -106,6 +106,7 @@ DataKinds& data_kinds() {
     add_data<FashionMnistOptions>(own, "fashion_mnist",
                                   "the four IDX files of Fashion-MNIST, or others of that form");
     add_data<SyntheticOptions>(own, "synthetic", "images that are generated");
+    add_data<ImageFolderOptions>(own, "image_folder", "PNG and JPEG files, a folder a class");
     add_data<Hdf5Options>(own, "hdf5", "arrays in HDF5 files");
     add_data<NpyOptions>(own, "npy", "arrays in .npy files");
     add_data<CsvOptions>(own, "csv", "tables in CSV files");
@@ -145,7 +146,9 @@ TargetKind target_kind(const DataOptions& options) { return options.kind.make()-
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   expect_one_order(options);
-  Datasets sets = options.kind.make()->make(options, kind, Sets::train_and_test);
+  DataOptions seeded = options;
+  seeded.augment.seed = seed;
+  Datasets sets = options.kind.make()->make(seeded, kind, Sets::train_and_test);
   expect_targets(*sets.train, kind);
   if (sets.test) {
     expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);

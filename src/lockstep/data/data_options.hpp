@@ -9,6 +9,7 @@
 #include <lockstep/data/data_kind.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/data/file_sets.hpp>
+#include <lockstep/data/images/image_options.hpp>
 #include <lockstep/data/normalisation.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/data/tokens/token_sets.hpp>

@@ -91,6 +91,12 @@ class Dataset {
   /// sample must have the same bits on every rank and thread. Throws Error for a number outside [0,
   /// size()).
   virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
+  /// The same for training in `epoch`: where a data set varies its samples, as a function of the
+  /// epoch and a sample's number alone.
+  virtual void load_varied(std::span<const std::int64_t> indices, std::int64_t /*epoch*/,
+                           Batch& batch) const {
+    load(indices, batch);
+  }
 
   /// The class of every sample, [size()], for data with classes. By default loads all samples.
   [[nodiscard]] virtual std::vector<std::int64_t> labels() const;
@@ -126,6 +132,7 @@ struct DataFacts {
   std::vector<std::string> class_names = {};  ///< one per class, or none; characters of tokens
   std::string tokenizer = {};                 ///< TokenizerChoice::kind
   std::vector<std::string> feature_columns = {}, target_columns = {};  ///< columns of a table
+  std::string listing = {};  ///< hash of the training set's file names: ImageFolder
 };
 
 /// Data for training and evaluation: samples and targets of one shape, and the same classes.

@@ -33,4 +33,11 @@ void StackedDataset::load(std::span<const std::int64_t> indices, Batch& batch) c
   for (std::size_t k = 0; k < others_.size(); ++k) others_[k]->load(indices, batch.other(k));
 }
 
+void StackedDataset::load_varied(std::span<const std::int64_t> indices, std::int64_t epoch,
+                                 Batch& batch) const {
+  first_->load_varied(indices, epoch, batch);
+  for (std::size_t k = 0; k < others_.size(); ++k)
+    others_[k]->load_varied(indices, epoch, batch.other(k));
+}
+
 }  // namespace lockstep

@@ -27,6 +27,8 @@ class StackedDataset final : public Dataset {
   [[nodiscard]] std::int64_t classes() const noexcept override { return first_->classes(); }
   [[nodiscard]] Shape target_shape() const override { return first_->target_shape(); }
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  void load_varied(std::span<const std::int64_t> indices, std::int64_t epoch,
+                   Batch& batch) const override;
   [[nodiscard]] std::vector<std::int64_t> labels() const override { return first_->labels(); }
 
  private:

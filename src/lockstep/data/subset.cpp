@@ -22,13 +22,22 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> s
                                greatest, whole_->size()));
 }
 
-void Subset::load(std::span<const std::int64_t> indices, Batch& batch) const {
+std::span<const std::int64_t> Subset::in_whole(std::span<const std::int64_t> indices) const {
   expect_samples(indices, size());
   thread_local std::vector<std::int64_t> numbers;  // grows to this thread's largest batch
   numbers.resize(std::max(numbers.size(), indices.size()));
   for (std::size_t i = 0; i < indices.size(); ++i)
     numbers[i] = samples_[static_cast<std::size_t>(indices[i])];
-  whole_->load(std::span<const std::int64_t>(numbers).first(indices.size()), batch);
+  return std::span<const std::int64_t>(numbers).first(indices.size());
+}
+
+void Subset::load(std::span<const std::int64_t> indices, Batch& batch) const {
+  whole_->load(in_whole(indices), batch);
+}
+
+void Subset::load_varied(std::span<const std::int64_t> indices, std::int64_t epoch,
+                         Batch& batch) const {
+  whole_->load_varied(in_whole(indices), epoch, batch);
 }
 
 std::vector<std::int64_t> Subset::labels() const {

@@ -24,12 +24,17 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t classes() const noexcept override { return whole_->classes(); }
   [[nodiscard]] Shape target_shape() const override { return whole_->target_shape(); }
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  void load_varied(std::span<const std::int64_t> indices, std::int64_t epoch,
+                   Batch& batch) const override;
   [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
   /// Their numbers in the whole set.
   [[nodiscard]] const std::vector<std::int64_t>& samples() const noexcept { return samples_; }
 
  private:
+  /// The numbers of `indices` in the whole set; valid until the next call by the same thread.
+  [[nodiscard]] std::span<const std::int64_t> in_whole(std::span<const std::int64_t> indices) const;
+
   std::shared_ptr<const Dataset> whole_;
   std::vector<std::int64_t> samples_;
 };

@@ -17,6 +17,7 @@
 #include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/files/looked_for.hpp>
 #include <lockstep/data/files/stored_samples.hpp>
+#include <lockstep/data/images/image_array.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
@@ -329,6 +330,17 @@ FileOptions file_options_of(const fs::path& checkpoint) {
   return files ? *files : FileOptions();
 }
 
+ImageOptions image_options_of(const fs::path& checkpoint) {
+  Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
+  const auto options = deck.read<DataOptions>("data");
+  if (const auto* folder = options.kind.get_if<ImageFolderOptions>()) return folder->images;
+  throw InputError(
+      fmt::format("{} was trained with data.kind = \"{}\", and a folder is an input of models that "
+                  "were trained "
+                  "with \"image_folder\". Name a file: --input FILE.h5:NAME.",
+                  checkpoint.string(), options.kind.name()));
+}
+
 FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
                             const DataSetName& input, const DataSetName& output) {
   std::shared_ptr<const StoredArray> samples;
@@ -339,7 +351,11 @@ FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
       throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
                                    detail::looked_for(input.file)));
     }
-    samples = open_array(input.file, input.name, input.options);
+    if (input.images) {
+      samples = std::make_shared<const ImageArray>(input.file, *input.images);
+    } else {
+      samples = open_array(input.file, input.name, input.options);
+    }
     expect_fits(*samples, input.file, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     Target target;

@@ -21,11 +21,13 @@ class ProcessGroup;
 
 namespace lockstep::train {
 
-/// A data set of an HDF5 file: "x.h5:train/features"; or an input in x.npy or x.csv.
+/// A data set of an HDF5 file: "x.h5:train/features"; or an input in x.npy, x.csv or a folder of
+/// images.
 struct DataSetName {
   std::filesystem::path file;
   std::string name;
   FileOptions options = {};  ///< how to read it: a table's columns are the model's inputs
+  std::optional<ImageOptions> images = {};  ///< how to read the images of a folder
 
   /// Splits `text` at its last colon into file and name. The name is `otherwise` if there is no
   /// colon, if `text` is an existing file, or if the colon belongs to an existing folder, as in
@@ -42,6 +44,9 @@ std::filesystem::path with_checkpoint(
 
 /// How the training data of a checkpoint's model were read.
 [[nodiscard]] FileOptions file_options_of(const std::filesystem::path& checkpoint);
+
+/// How a checkpoint of a folder of images reads its images; throws InputError for other data.
+[[nodiscard]] ImageOptions image_options_of(const std::filesystem::path& checkpoint);
 
 /// Predicts each sample of `input` [N, ...], of the model's shape or flat, into `output` [N, ...].
 /// The file is new, appears whole and replaces one of that name. It holds values, or probabilities

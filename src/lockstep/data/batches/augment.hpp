@@ -35,6 +35,7 @@ class RandomHorizontalFlip final : public BatchTransform {
 struct AugmentOptions {
   std::int64_t crop_padding = 0;  ///< pixels; 0: no crop
   bool flip = false;
+  std::uint64_t seed = 0;  ///< of data sets that vary their samples; make_datasets sets it
 };
 
 /// The transforms named by `options`, for samples of shape `sample`; empty if it names none. `fill`

@@ -20,6 +20,9 @@ class BatchSource {
   [[nodiscard]] virtual std::int64_t steps() const = 0;
   /// The largest number of samples in a step.
   [[nodiscard]] virtual std::int64_t largest_batch() const = 0;
+  /// Whether samples are loaded as they are (Dataset::load), and not as an epoch of training varies
+  /// them (Dataset::load_varied).
+  [[nodiscard]] virtual bool evaluates() const noexcept { return false; }
   /// Must allocate nothing.
   virtual void start_epoch(std::int64_t epoch) = 0;
   /// Sample numbers of `step` in [0, steps()) of the epoch; valid until the next call of either.
@@ -54,6 +57,7 @@ class EvalBatches final : public BatchSource {
 
   [[nodiscard]] std::int64_t steps() const override { return plan_.batches_of(rank_); }
   [[nodiscard]] std::int64_t largest_batch() const override;
+  [[nodiscard]] bool evaluates() const noexcept override { return true; }
   void start_epoch(std::int64_t) override {}
   [[nodiscard]] std::span<const std::int64_t> indices(std::int64_t step) override;
 

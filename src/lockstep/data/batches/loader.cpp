@@ -119,7 +119,11 @@ struct Loader::State {
     try {
       if (begins) batches->start_epoch(epoch);
       if (copies) copies->wait_for_copy(slot_of(step));
-      dataset->load(batches->indices(step), slot(step));
+      if (batches->evaluates()) {
+        dataset->load(batches->indices(step), slot(step));
+      } else {
+        dataset->load_varied(batches->indices(step), epoch, slot(step));
+      }
       for (const auto& transform : transforms) transform->apply(slot(step), epoch);
       if (copies) copies->send(slot(step), slot_of(step));
       return nullptr;
