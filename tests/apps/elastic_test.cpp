@@ -366,7 +366,7 @@ TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(
       finished.says("no host has answered for 8 s (node1, node2); the launcher is still "
-                    "connecting, and has said: Connecting to node"))
+                    "connecting and has printed: Connecting to node"))
       << finished.output;
   EXPECT_TRUE(finished.says("the launcher cannot start a process on any host")) << finished.output;
   EXPECT_GE(finished.seconds, 12) << finished.output;

@@ -227,7 +227,7 @@ TEST(Roots, ThatCannotBeAreNamed) {
   const auto expect = [](const std::string& message, const char* words) {
     EXPECT_NE(message.find(words), std::string::npos) << message << ", not: " << words;
   };
-  expect(said({}, {}), "no root");
+  expect(said({}, {}), "without roots");
   expect(said({y, none}, {one, one}), "root 1 is undefined");
   expect(said({fixed}, {one}), "depends on no parameter");
   expect(said({y}, {}), "needs a gradient");

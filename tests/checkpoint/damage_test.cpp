@@ -131,7 +131,7 @@ TEST_F(DamagedCheckpoint, TheSentenceNamesFileDatasetBytesAndRemedy) {
             "checkpoint " + path.string() +
                 " is damaged: /model/fc.weight, bytes 4194304 to 4799999, does not match "
                 "its checksum. Nothing was loaded. Use another checkpoint: --resume without a "
-                "file takes the newest good one of the run folder");
+                "file takes the newest intact one of the run folder");
   EXPECT_EQ(checkpoint_error_of([&] { static_cast<void>(load_checkpoint(path)); }), verdict());
 }
 
