@@ -144,9 +144,10 @@ TEST(Verdict, OfAMessageThatNobodySendsNamesTheSender) {
   receive.peer = 1;
   const std::vector<FlightRing> rings{ring(0, 2, {receive}), ring(1, 2, {})};
   const FlightVerdict verdict = flight_verdict(rings);
-  EXPECT_EQ(verdict.text,
-            "rank 0 waits in recv(from rank 1, tag 7) #1 of f32[2] (8 B) since 2.0 s, which rank 1 "
-            "has not matched; rank 1 has called nothing yet; its process 4701 on node n012 is running");
+  EXPECT_EQ(
+      verdict.text,
+      "rank 0 waits in recv(from rank 1, tag 7) #1 of f32[2] (8 B) since 2.0 s, which rank 1 "
+      "has not matched; rank 1 has called nothing yet; its process 4701 on node n012 is running");
   EXPECT_EQ(verdict.ranks, std::vector<int>{1});
 }
 

@@ -106,6 +106,7 @@ expect 1 'docs/page.md: no benchmark is called tensor.a_bench' "$here/benchmarks
 mkdir -p "$work/docs/guide"
 page=$work/docs/guide/page.md
 words() { printf 'word %.0s' $(seq "$1"); }
+# shellcheck disable=SC2016  # the backquotes are Markdown's
 printf '# Title\n\n%sends.\n\n- %sends.\n- %sends.\n\n| %s |\n\n```\n%s\n```\n' "$(words 39)" "$(words 30)" "$(words 30)" "$(words 60)" \
   "$(words 60)" >"$page"
 expect 0 '2 pages, 4 sentences, 0 of more than 40 words' "$here/sentences.sh" "$work"

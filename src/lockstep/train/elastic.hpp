@@ -16,9 +16,10 @@ namespace lockstep::train {
 class ElasticReport;
 class TimeLimit;
 
+/// The limits of a StopRequest, and what `lockstep elastic` is told of the program.
 struct StopOptions {
-  /// Of the program's checkpoints (checkpoint_path()): `lockstep elastic` reads there from which
-  /// step a start goes on. Empty: it does not know.
+  /// Folder of the program's checkpoints (checkpoint_path()): `lockstep elastic` reads there from
+  /// which step a start continues. Empty: it does not know.
   std::filesystem::path checkpoints = {};
   double max_minutes = 0;           ///< since the process's start; 0: no limit
   double stop_before_limit_s = 60;  ///< before Slurm's time limit; 0: Slurm is not asked

@@ -47,7 +47,8 @@ void set_flops(MetricsRow& row, std::span<const StepTimes> ranks, double wall, d
   }
   if (flops == 0) return;
   row.flops_per_s = flops / wall;
-  if (peak > 0 && nominal == 0) row.of_peak = row.flops_per_s / (peak * static_cast<double>(ranks.size()));
+  if (peak > 0 && nominal == 0)
+    row.of_peak = row.flops_per_s / (peak * static_cast<double>(ranks.size()));
 }
 
 std::string speed_in_words(const MetricsRow& row) {
