@@ -56,22 +56,26 @@ std::pair<std::string, std::string> split_only(std::string_view doc) {
 
 // Columns that no row fills are left out.
 std::string table_of(const std::vector<Row>& rows) {
-  const std::pair<const char*, std::string (*)(const Row&)> columns[] = {
-      {"key", [](const Row& row) { return "`" + row.name + "`"; }},
-      {"type", [](const Row& row) { return row.type; }},
-      {"unit", [](const Row& row) { return cell(row.unit); }},
-      {"default", [](const Row& row) { return "`" + cell(row.value) + "`"; }},
-      {"range", [](const Row& row) { return cell(row.range); }},
-      {"only with", [](const Row& row) { return cell(row.only_with); }},
-      {"meaning", [](const Row& row) { return cell(row.doc); }}};
+  struct Column {
+    const char* title;
+    std::string (*text_of)(const Row&);
+  };
+  const Column columns[] = {{"key", [](const Row& row) { return "`" + row.name + "`"; }},
+                            {"type", [](const Row& row) { return row.type; }},
+                            {"unit", [](const Row& row) { return cell(row.unit); }},
+                            {"default", [](const Row& row) { return "`" + cell(row.value) + "`"; }},
+                            {"range", [](const Row& row) { return cell(row.range); }},
+                            {"only with", [](const Row& row) { return cell(row.only_with); }},
+                            {"meaning", [](const Row& row) { return cell(row.doc); }}};
   std::string head = "|", line = "|";
   std::vector<std::string> lines(rows.size(), "|");
-  for (const auto& [title, text_of] : columns) {
-    if (std::ranges::all_of(rows, [&](const Row& row) { return text_of(row).empty(); })) continue;
-    head += fmt::format(" {} |", title);
+  for (const Column& column : columns) {
+    const auto is_empty = [&](const Row& row) { return column.text_of(row).empty(); };
+    if (std::ranges::all_of(rows, is_empty)) continue;
+    head += fmt::format(" {} |", column.title);
     line += "---|";
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const std::string text = text_of(rows[i]);
+      const std::string text = column.text_of(rows[i]);
       lines[i] += text.empty() ? " |" : fmt::format(" {} |", text);
     }
   }

@@ -25,8 +25,11 @@ std::vector<Taps> taps_of(std::int64_t from, std::int64_t to, std::int64_t begin
   std::vector<Taps> all(static_cast<std::size_t>(wanted));
   for (std::int64_t i = 0; i < wanted; ++i) {
     const double center = scale * (static_cast<double>(begin + i) + 0.5);
-    const auto first = std::max(static_cast<std::int64_t>(center - support + 0.5), std::int64_t{0});
-    const auto end = std::min(static_cast<std::int64_t>(center + support + 0.5), from);
+    // As PIL and PyTorch round: halves go up.
+    const double left = std::floor(center - support + 0.5);
+    const double right = std::floor(center + support + 0.5);
+    const auto first = static_cast<std::int64_t>(std::max(left, 0.0));
+    const auto end = std::min(static_cast<std::int64_t>(right), from);
     Taps& taps = all[static_cast<std::size_t>(i)];
     taps.first = first;
     double sum = 0;
