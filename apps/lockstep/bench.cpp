@@ -9,7 +9,7 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
-#include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/math/product_speed.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 #include <lockstep/train/run/memory_limit.hpp>
 
@@ -71,12 +71,9 @@ Json memory(ProcessGroup& world, double seconds) {
 }
 
 Json products(ProcessGroup& world, double seconds) {
-  constexpr std::int64_t n = 512;
-  const std::vector<float> a(n * n, 0.5F), b(n * n, 2.0F);
-  std::vector<float> c(n * n);
-  const auto speeds = most_a_second(world, seconds, 2.0 * n * n * n * 1e-9, [&] {
-    math::gemm(n, n, n, {a.data(), n}, {b.data(), n, true}, 0.0F, c.data(), n);
-  });
+  MeasuredProduct product;
+  const auto speeds =
+      most_a_second(world, seconds, MeasuredProduct::flops * 1e-9, [&] { product.run(); });
   return {{"kernel", "512 x 512 by 512 x 512, f32, one core a rank"}, {"gflop_per_s", speeds}};
 }
 

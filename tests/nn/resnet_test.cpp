@@ -216,18 +216,22 @@ TEST(ResNet18, TakesImagesOfAnyChannelsAndSizeFrom8By8) {
   }
 }
 
-TEST(ResNet18, FusedAndInChannelBlocksItComputesWhatItsLayersDo) {
+void expect_its_layers_results(Module& model, const Variable& x, double tolerance) {
   struct Seen : ForwardHook {  // while it lives, every layer runs on its own
     void before(const Module&, const Variable&) override {}
     void after(const Module&, const Variable&) override {}
   };
+  const auto fused = model.forward(x).data().to_vector<float>();
+  const Seen layer_by_layer;
+  const auto parts = model.forward(x).data().to_vector<float>();
+  for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(fused[i], parts[i], tolerance) << i;
+}
+
+TEST(ResNet18, FusedAndInChannelBlocksItComputesWhatItsLayersDo) {
   manual_seed(4);
   const auto model = resnet18({3, 16, 16}, 10);
   const Variable x(uniform({3, 3, 16, 16}, 1.0));
-  const auto fused = model->forward(x).data().to_vector<float>();
-  const Seen layer_by_layer;
-  const auto parts = model->forward(x).data().to_vector<float>();
-  for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(fused[i], parts[i], 2e-5) << i;
+  expect_its_layers_results(*model, x, 2e-5);
 }
 
 TEST(Residual, AddsTheShortcutWhichIsTheInputUnlessGiven) {
@@ -327,18 +331,11 @@ TEST(ResNet, BlocksBeginAsTheIdentityWithZeroInitResidual) {
 }
 
 TEST(ResNet, BottlenecksInChannelBlocksComputeWhatTheirLayersDo) {
-  struct Seen : ForwardHook {  // while it lives, every layer runs on its own
-    void before(const Module&, const Variable&) override {}
-    void after(const Module&, const Variable&) override {}
-  };
   manual_seed(4);
   const auto model =
       resnet(50, {3, 32, 32}, 10, Head::log_probabilities, {.stem = ResNetOptions::Stem::imagenet});
   const Variable x(uniform({3, 3, 64, 64}, 1.0));
-  const auto fused = model->forward(x).data().to_vector<float>();
-  const Seen layer_by_layer;
-  const auto parts = model->forward(x).data().to_vector<float>();
-  for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(fused[i], parts[i], 2e-3) << i;
+  expect_its_layers_results(*model, x, 2e-3);
 }
 
 TEST(ResNet, OtherDepthsAreRefused) {

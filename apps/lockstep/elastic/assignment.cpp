@@ -24,8 +24,7 @@ namespace {
 std::string program_named(const std::string& name) {
   if (!find_program(name).empty()) return name;
   if (name.find('/') != std::string::npos) throw InputError(name + " is not an executable program");
-  std::error_code error;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  const fs::path beside = program_beside(name);
   if (!can_run(beside))
     throw InputError(fmt::format("there is no program {} in PATH or beside lockstep", name));
   return beside.string();

@@ -13,6 +13,13 @@ bool can_run(const fs::path& file) {
   return fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0;
 }
 
+fs::path this_program() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
+
+fs::path program_beside(const std::string& name) { return this_program().parent_path() / name; }
+
 fs::path find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return can_run(name) ? fs::path(name) : fs::path();
   const char* path = std::getenv("PATH");

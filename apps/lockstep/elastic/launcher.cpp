@@ -14,6 +14,8 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/helper_program.hpp>
 
+#include "find_program.hpp"
+
 namespace lockstep::elastic {
 namespace {
 
@@ -91,6 +93,19 @@ std::string first_words(const std::string& output) {
 void LauncherWords::line(std::string_view text) {
   read_srun(text, blame_);
   read_mpiexec(text, blame_);
+}
+
+std::vector<std::string> launcher_words(const std::string& launcher) {
+  std::istringstream text(launcher);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  if (words.empty()) throw InputError("--launcher is empty: name a command");
+  if (find_program(words.front()).empty()) {
+    throw InputError(
+        fmt::format("the launcher {} is not an executable program: name another with --launcher",
+                    words.front()));
+  }
+  return words;
 }
 
 Launcher::Launcher(std::vector<std::string> words, bool names_hosts)

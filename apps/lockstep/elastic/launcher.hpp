@@ -34,6 +34,10 @@ class LauncherWords {
 /// The first meaningful line of a launcher's output; later lines follow from it.
 [[nodiscard]] std::string first_words(const std::string& output);
 
+/// A launcher's command line, split at blanks. Throws InputError if it is blank, or if its program
+/// cannot be executed.
+[[nodiscard]] std::vector<std::string> launcher_words(const std::string& launcher);
+
 /// MPICH's mpiexec, or srun within a Slurm allocation.
 class Launcher {
  public:

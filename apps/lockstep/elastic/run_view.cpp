@@ -223,8 +223,7 @@ std::vector<FlightRing> RunView::take_rings() const {
       std::error_code ignored;
       fs::remove(ring.file, ignored);
     }
-  } catch (const std::exception&) {  // No room, or a damaged ring: rings help, but nothing depends
-                                     // on them.
+  } catch (const std::exception&) {  // no room, or a damaged ring: nothing depends on rings
   }
   std::ranges::sort(rings, {}, &FlightRing::rank);
   return rings;

@@ -8,15 +8,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <sstream>
 #include <thread>
 
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
 #include <lockstep/train/run/elastic_report.hpp>
 
-#include "find_program.hpp"
 #include "leftovers.hpp"
+#include "stop_signals.hpp"
 
 namespace lockstep::elastic {
 namespace {
@@ -34,16 +33,10 @@ std::int64_t now_ms() {
       .count();
 }
 
-void listen() {
-  const auto note = [](int) {
-    std::int64_t none = 0;
-    first_stop_ms.compare_exchange_strong(none, now_ms());
-    stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
-  };
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
-  // The terminal was closed; under nohup the signal is ignored (apps/hangup.c).
-  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  std::signal(SIGPIPE, SIG_IGN);
+void note_stop(int /*signal*/) {
+  std::int64_t none = 0;
+  first_stop_ms.compare_exchange_strong(none, now_ms());
+  stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
 }
 
 Clock::duration to_duration(double seconds) {
@@ -60,18 +53,9 @@ Members make_members(const Options& options) {
 
 Launcher make_launcher(const Options& options) {
   const bool on_slurm = options.members.empty() && is_in_allocation();
-  std::istringstream text(!options.launcher.empty() ? options.launcher
-                          : on_slurm                ? "srun"
-                                                    : "mpiexec");
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) words.push_back(word);
-  if (words.empty()) throw InputError("--launcher is empty: name a command");
-  if (find_program(words.front()).empty()) {
-    throw InputError(
-        fmt::format("the launcher {} is not an executable program: name another with --launcher",
-                    words.front()));
-  }
-  return {words, on_slurm || !options.members.empty()};
+  const std::string usual = on_slurm ? "srun" : "mpiexec";
+  return {launcher_words(options.launcher.empty() ? usual : options.launcher),
+          on_slurm || !options.members.empty()};
 }
 
 ExitCode code_after(const Ending& ending) {
@@ -147,7 +131,7 @@ void Supervisor::wait_for_leftovers() {
 }
 
 ExitCode Supervisor::run() {
-  listen();
+  on_stop_signals(note_stop);
   wait_for_leftovers();
   for (int number = 1;; ++number) {
     const auto placement = wait_for_members();
@@ -327,8 +311,8 @@ bool Supervisor::is_hung(const Watch& watch) const {
 }
 
 void Supervisor::ask_hosts(const Placement& placement, Watch& watch) const {
-  constexpr std::size_t most =
-      64;  // with more hosts, lost ones are found when the start has failed
+  // With more hosts, lost ones are found when the start has failed.
+  constexpr std::size_t most = 64;
   if (!launcher_.names_hosts() || launcher_.is_srun() || placement.hosts.size() > most) return;
   watch.contact.emplace(launcher_, placement.hosts);
 }

@@ -28,8 +28,7 @@ std::string bundled_program(const DataOptions& data) {
   const char* name = "classify";
   if (target_kind(data) == TargetKind::values) name = "regress";
   if (target_kind(data) == TargetKind::tokens) name = "gpt";
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  const fs::path program = elastic::program_beside(name);
   if (!elastic::can_run(program)) {
     throw InputError(
         fmt::format("there is no program {} beside lockstep: name one with --program", name));

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include <lockstep/base/cores.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/deck/key_text.hpp>
 
 #include "elastic/find_program.hpp"
 
@@ -21,34 +21,15 @@ bool is_in_allocation(const Options& options) {
 }
 
 std::vector<std::string> launcher_words(const Options& options) {
-  if (options.launcher.empty() && is_in_allocation(options)) return {"srun"};
+  if (!options.launcher.empty()) return elastic::launcher_words(options.launcher);
+  if (is_in_allocation(options)) return {"srun"};
   // Where there are several, `mpiexec` may be another MPI's than the programs'.
-  const char* const usual =
-      elastic::find_program("mpiexec.mpich").empty() ? "mpiexec" : "mpiexec.mpich";
-  std::istringstream text(options.launcher.empty() ? usual : options.launcher);
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) words.push_back(word);
-  if (words.empty()) throw InputError("--launcher names no command");
-  if (elastic::find_program(words.front()).empty()) {
-    throw InputError(fmt::format(
-        "the launcher {} is no program that can be started: name another with --launcher",
-        words.front()));
-  }
-  return words;
+  const char* const mpich = "mpiexec.mpich";
+  return elastic::launcher_words(elastic::find_program(mpich).empty() ? "mpiexec" : mpich);
 }
 
 bool is_flux(const std::vector<std::string>& words) {
   return std::filesystem::path(words.front()).filename() == "flux";
-}
-
-/// As a string of TOML.
-std::string toml(const std::string& text) {
-  std::string string = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') string += '\\';
-    string += c;
-  }
-  return string + '"';
 }
 
 }  // namespace
@@ -98,7 +79,7 @@ std::vector<std::string> settings_of(const Point& point, const Options& options,
     words.insert(words.end(), {"--set", assignment});
   };
   for (const std::string& own : options.overrides) set(own);
-  set("run.dir=" + toml(run_folder));
+  set("run.dir=" + detail::to_toml(run_folder));
   set(fmt::format("run.threads={}", threads));
   set(fmt::format("train.batch_size={}", point.batch_size));
   set("train.epochs=1000000");  // it is stopped once its steps are done

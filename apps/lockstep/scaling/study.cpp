@@ -16,7 +16,9 @@
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
+#include "elastic/find_program.hpp"
 #include "elastic/leftovers.hpp"
+#include "elastic/stop_signals.hpp"
 #include "job_script.hpp"
 #include "launch.hpp"
 #include "measurement.hpp"
@@ -30,13 +32,7 @@ namespace {
 
 std::atomic<bool> is_asked_to_stop{false};
 
-void listen() {
-  const auto note = [](int) { is_asked_to_stop = true; };
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, note);
-  // A terminal that is closed; nohup has it ignored (apps/hangup.c).
-  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  std::signal(SIGPIPE, SIG_IGN);
-}
+void note_stop(int /*signal*/) { is_asked_to_stop = true; }
 
 void say(const std::string& line) { train::write_stdout(line + "\n"); }
 
@@ -98,7 +94,7 @@ class StudyRun {
   }
 
   ExitCode run() {
-    listen();
+    elastic::on_stop_signals(note_stop);
     const Store store(options_.output, assignment_.identity);
     end_leftovers(store.folder());
     std::size_t had = 0;
@@ -116,8 +112,7 @@ class StudyRun {
     if (point.is_benchmark()) {
       // Of the study, so that it takes some ten seconds in all.
       constexpr double seconds = 10;
-      std::error_code error;
-      return {fs::read_symlink("/proc/self/exe", error).string(),
+      return {elastic::this_program().string(),
               "bench",
               "--seconds",
               fmt::format("{:.1f}", seconds / static_cast<double>(options_.ranks.size())),

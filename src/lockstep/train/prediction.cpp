@@ -231,6 +231,12 @@ void expect_same_meaning(const Datasets& data, const LossDeckOptions& loss,
   }
 }
 
+/// The data that a checkpoint's network was trained on.
+DataOptions data_options_of(const fs::path& checkpoint) {
+  Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
+  return deck.read<DataOptions>("data");
+}
+
 /// The deck of a checkpoint, with the requested data.
 Deck deck_of(const fs::path& checkpoint, const std::string& data,
              const std::vector<std::string>& overrides) {
@@ -324,20 +330,17 @@ fs::path with_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run,
 }
 
 FileOptions file_options_of(const fs::path& checkpoint) {
-  Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
-  const auto options = deck.read<DataOptions>("data");
+  const auto options = data_options_of(checkpoint);
   const auto* files = options.in_files();
   return files ? *files : FileOptions();
 }
 
 ImageOptions image_options_of(const fs::path& checkpoint) {
-  Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
-  const auto options = deck.read<DataOptions>("data");
+  const auto options = data_options_of(checkpoint);
   if (const auto* folder = options.kind.get_if<ImageFolderOptions>()) return folder->images;
   throw InputError(
       fmt::format("{} was trained with data.kind = \"{}\", and a folder is an input of models that "
-                  "were trained "
-                  "with \"image_folder\". Name a file: --input FILE.h5:NAME.",
+                  "were trained with \"image_folder\". Name a file: --input FILE.h5:NAME.",
                   checkpoint.string(), options.kind.name()));
 }
 
