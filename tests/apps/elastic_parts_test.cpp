@@ -255,6 +255,12 @@ TEST(LauncherWords, OfSrunTellALostNodeAndAStepThatWasNeverMade) {
                   .not_started);
 }
 
+TEST(LauncherWords, FirstWordsAreNoRule) {
+  EXPECT_EQ(first_words("\n=====\n=   BAD TERMINATION OF ONE\n=   PID 7\n"),
+            "=   BAD TERMINATION OF ONE");
+  EXPECT_EQ(first_words(" \t\r\n-----\n"), "");
+}
+
 TEST(Launcher, NamesHostsInMpichsWayAndARanksHostInSlurms) {
   const Placement placement{{{"a", 2}, {"b", 1}}};
   const auto mpiexec = Launcher({"mpiexec", "-v"}, true).command(placement, 1, {"app", "deck"});

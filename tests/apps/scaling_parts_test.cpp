@@ -415,7 +415,7 @@ TEST(ScalingLaunch, BindsRanksToCoresUnlessTheyAreMoreOrTheLauncherIsNamed) {
             "env -i -n 2 'it'\\''s'");
   options.launcher = "no_such_launcher";
   EXPECT_TRUE(has(message_of<InputError>([&] { const PointLauncher none(options, 1); }),
-                  "no_such_launcher is no program"));
+                  "the launcher no_such_launcher is not an executable program"));
 }
 
 TEST(ScalingLaunch, FluxIsToldNodesAndRanks) {

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
@@ -85,7 +87,8 @@ std::string first_words(const std::string& output) {
   constexpr std::size_t longest = 300;
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) return line.substr(0, longest);
+    const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+    if (std::ranges::any_of(line, is_letter)) return line.substr(0, longest);
   }
   return {};
 }

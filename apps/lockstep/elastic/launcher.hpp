@@ -31,7 +31,8 @@ class LauncherWords {
   Blame blame_;
 };
 
-/// The first meaningful line of a launcher's output; later lines follow from it.
+/// The first line of a launcher's output that has a letter: MPICH draws rules of "=". Later lines
+/// follow from it.
 [[nodiscard]] std::string first_words(const std::string& output);
 
 /// A launcher's command line, split at blanks. Throws InputError if it is blank, or if its program
