@@ -34,7 +34,7 @@ mkdir "$work/mine"
 # shellcheck disable=SC2016  # backticks of Markdown
 sed -n '/^```cmake$/,/^```$/{/^```/d;p}' ../../docs/tutorials/03_from_one_rank_to_many.md >"$work/mine/CMakeLists.txt"
 cp ../../docs/examples/many_ranks.cpp "$work/mine/mine.cpp"
-cmake -S "$work/mine" -B "$work/mine/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_BUILD_TYPE=Release \
+cmake -G Ninja -S "$work/mine" -B "$work/mine/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_CXX_COMPILER="$compiler"
 cmake --build "$work/mine/build"
 output=$("$@" "$work/mine/build/mine" 2>&1) || fail "mine ended with code $?: $output"
