@@ -56,7 +56,7 @@ Work as_one(std::vector<Work>&& works) {
   return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works))));
 }
 
-/// Whether a backend is to start them together: on the host each is launched by itself.
+/// True for messages that a backend starts as one batch: the host launches each one separately.
 bool lie_on_devices(std::span<const P2POp> messages) {
   return std::ranges::any_of(messages, [](const P2POp& message) {
     return message.tensor.device().type != DeviceType::host;
@@ -87,13 +87,13 @@ Work Coalescing::end() {
   if (!group_) throw Error("a Coalescing was ended twice.");
   ProcessGroup& group = *std::exchange(group_, nullptr);
   group.coalescing_ = nullptr;
-  group.coalescing_thread_ = std::thread::id();  // last: it guards the other
+  group.coalescing_thread_ = std::thread::id();  // last: it guards coalescing_
   group.end_batch();
   return as_one(std::move(works_));
 }
 
-// Without a Coalescing, of which a group has one at a time, and without a backend's batch where all
-// of it is the host's: several threads may be here.
+// Uses no Coalescing, of which a group has one at a time, and no backend batch for host tensors:
+// several threads may call this at once.
 Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages) {
   if (group.coalescing_thread_.load() == std::this_thread::get_id()) {
     throw Error("batch_isend_irecv was called within a Coalescing of its group: end that first.");

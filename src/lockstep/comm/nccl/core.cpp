@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-/// What a rank knows of a new group.
+/// The values that a rank contributes to a new group.
 struct Introduction {
   std::uint64_t flight_number, order_number;
   int rank_in_job;
@@ -27,7 +27,7 @@ struct Introduction {
   }
 };
 
-/// Cores whose groups are gone while something was in flight.
+/// Cores of groups that were dropped while an operation was in flight.
 struct Left {
   std::mutex mutex;
   std::vector<IntrusivePtr<NcclCore>> cores;
@@ -99,7 +99,7 @@ IntrusivePtr<NcclCore> NcclCore::make(std::shared_ptr<NcclApi> api,
 IntrusivePtr<NcclCore> NcclCore::make_part(NcclCore& parent, int colour,
                                            std::shared_ptr<ProcessGroup> control) {
   end_those_left();
-  parent.drain();  // as ncclCommSplit asks
+  parent.drain();  // ncclCommSplit requires it
   return joined(new NcclCore(parent, colour, std::move(control)));
 }
 

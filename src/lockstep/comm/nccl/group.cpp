@@ -84,9 +84,9 @@ class NcclGroup final : public ProcessGroup {
         NcclCore::make(communicator.shared_api(), part, core_->order(), device_, core_->options()));
   }
 
-  /// What NCCL does not reduce. Blocks the host.
+  /// Runs an operation that NCCL does not support on the host group. Blocks the host.
   Work go_by_host(const Operation& operation) {
-    core_->await_stream(operation);  // which writes the input
+    core_->await_stream(operation);  // also waits for the input
     Operation on_host = operation;
     on_host.device = Device{};
     try {
@@ -113,7 +113,8 @@ class NcclGroup final : public ProcessGroup {
     }
     if (operation.reduces() && operation.op == ReduceOp::avg) {
       static_cast<void>(
-          detail::target_of(core_->communicator().stream()));  // or throws: no kernels
+          // throws if this build has no kernels for the device
+          detail::target_of(core_->communicator().stream()));
     }
     if (operation.is_message() && (operation.tag != 0 || operation.root == any_source)) {
       throw ShapeError(fmt::format(
@@ -127,11 +128,11 @@ class NcclGroup final : public ProcessGroup {
   IntrusivePtr<NcclCore> core_;
 };
 
-/// Where a rank computes.
+/// The location of a rank: its node and its device.
 struct Seat {
   DeviceType type = DeviceType::host;
   int index = 0;
-  std::string own;  ///< host and device; for GPUs the PCI address; empty: none, or not known
+  std::string own;  ///< /< host and device; PCI address of a GPU; empty: none or unknown
 
   [[nodiscard]] std::string name() const { return to_string(Device{type, index}); }
   static auto fields(auto& self) { return std::tie(self.type, self.index, self.own); }
@@ -156,7 +157,7 @@ void expect_one_kind(const std::vector<Seat>& seats) {
       seats.front().name(), other - seats.begin(), other->name()));
 }
 
-/// The ranks that share a device, which NCCL does not allow; empty where none do.
+/// The ranks that share a device, which NCCL does not allow; empty if none do.
 std::string sharing(const std::vector<Seat>& seats) {
   for (std::size_t r = 1; r < seats.size(); ++r) {
     for (std::size_t before = 0; before < r; ++before) {
