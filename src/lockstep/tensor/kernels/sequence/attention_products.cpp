@@ -26,7 +26,7 @@ Heads rounded(const Heads& heads) {
   return result;
 }
 
-/// q, k and v as operands. They may be parts of one tensor, which is rounded once.
+/// q, k and v as operands. If they are parts of one tensor, it is rounded once.
 struct Operands {
   Heads q, k, v;
 
@@ -51,15 +51,15 @@ Heads scores_as_heads(const AttentionPlan& plan, const Tensor& scores) {
       .tensor = scores, .offset = 0, .batch = plan.heads * head, .head = head, .row = plan.keys};
 }
 
-/// The same heads, from this sample on.
+/// The same heads, starting with this sample.
 Heads from(const Heads& heads, std::int64_t sample) {
   Heads result = heads;
   result.offset += sample * heads.batch;
   return result;
 }
 
-/// c[m,n] (+)= a[m,k] b[k,n] for every head of `count` samples. One call multiplies the heads of a
-/// sample, or a head of the samples, whichever are more: their distances may be any.
+/// c[m,n] (+)= a[m,k] b[k,n] for every head of `count` samples. One call multiplies either all
+/// heads of a sample or one head of all samples, whichever is more: their strides are arbitrary.
 void multiply(const AttentionPlan& plan, std::int64_t count, math::ProductSize size, const Heads& a,
               bool a_transposed, const Heads& b, bool b_transposed, const Heads& c) {
   const bool stacks_heads = plan.heads >= count;
@@ -76,7 +76,7 @@ void multiply(const AttentionPlan& plan, std::int64_t count, math::ProductSize s
   }
 }
 
-/// What a row of scores is made of, without the plan's tensors.
+/// The ingredients of a row of scores, without the plan's tensors.
 template <class T>
 struct Sight {
   std::int64_t heads, queries, keys, begin;
@@ -94,7 +94,7 @@ struct Sight {
         mask(static_cast<const bool*>(plan.mask.kernel_data())),
         hidden(static_cast<const bool*>(plan.key_padding_mask.kernel_data())) {}
 
-  /// The score of row r, one of (sample, head, query), and key c; -inf where it is not seen.
+  /// The score of row r, one of (sample, head, query), and key c; -inf for a hidden key.
   KOKKOS_FUNCTION T score(T product, std::int64_t r, std::int64_t c) const {
     const std::int64_t query = r % queries, sample = begin + r / (queries * heads);
     const bool seen = (!causal || c <= query) && (mask == nullptr || mask[query * keys + c]) &&
@@ -148,7 +148,7 @@ void gradient_kernel(const Space& space, const Sight<T>& sight, const Tensor& lo
       });
 }
 
-/// f(part) for parts of the batch whose scores are in memory together.
+/// Calls f(part) for parts of the batch whose scores are in memory at the same time.
 template <class F>
 void for_each_part(const AttentionPlan& plan, const F& f) {
   const std::int64_t together = samples_at_a_time(plan);
