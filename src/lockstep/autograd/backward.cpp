@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// Keeps what is asked for.
+/// Keeps the gradients of the given inputs.
 class Asked final : public GradSink {
  public:
   explicit Asked(std::span<const Variable> variables)

@@ -12,7 +12,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// As this thread's DTypeGuard and DeviceGuard say.
+/// Converts to the dtype and device of this thread's DTypeGuard and DeviceGuard.
 Tensor as_guards_say(Tensor t) {
   if (t.dtype() == DType::f32) t = t.to(default_dtype());
   return t.device() == Device{} ? t.to(default_device()) : t;
