@@ -61,7 +61,7 @@ TEST(SelfAttention, IsAttentionOnTheThirdsOfItsInputBitForBit) {
   }
 }
 
-TEST(Attention, OfACausalRowDoesNotDependOnWhatComesLater) {
+TEST(Attention, OfACausalRowDoesNotDependOnLaterRows) {
   AttentionOptions causal;
   causal.causal = true;
   const Variable q = input({1, 2, 100, 8}, 1), k = input({1, 2, 100, 8}, 2);

@@ -26,7 +26,7 @@ TEST(ReadFile, GivesEveryByteOfAnyLength) {
   }
 }
 
-TEST(ReadFile, SaysWhatCannotBeReadAndWhy) {
+TEST(ReadFile, NamesTheUnreadableFileAndTheReason) {
   const test::ScratchFolder scratch;
   const auto missing = scratch.file("missing");
   EXPECT_EQ(refusal(missing), missing + " cannot be read: No such file or directory");
@@ -48,7 +48,7 @@ TEST(ReadFile, RefusesPipesDevicesAndSocketsAtOnce) {
   close(descriptor);
 }
 
-TEST(ReadFile, OfASmallFileTakesNoMoreThanItMayHave) {
+TEST(ReadFile, RefusesAFileAboveTheGivenSize) {
   const test::ScratchFolder scratch;
   const auto file = scratch.write("file", std::string(1000, 'x'));
   EXPECT_EQ(read_small_file(file, 1000).size(), 1000U);

@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerOnDevice,
                                   std::string(name_of(std::get<1>(info.param).type));
                          });
 
-TEST_P(EveryOptimizer, GoesOnFromWhatWasWrittenIntoAParameterOf16Bits) {
+TEST_P(EveryOptimizer, ContinuesFromAValueWrittenIntoA16BitParameter) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto narrow = [&](const std::vector<float>& numbers) {
       return nn::NamedParameter{"w",
@@ -566,7 +566,7 @@ TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
   EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
 }
 
-TEST_P(EveryOptimizer, AllocatesNothingWhereADeviceLeavesStepsOut) {
+TEST_P(EveryOptimizer, AllocatesNothingWhenADeviceSkipsSteps) {
   constexpr Device device{DeviceType::sim, 0};
   const auto parameters = make_parameters(DType::f32, Lie::padded, device);
   const auto optimizer = make(parameters);

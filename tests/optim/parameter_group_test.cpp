@@ -23,7 +23,7 @@ using test::parameter;
 using test::set_grad;
 using test::values;
 
-TEST(ParameterGroups, AParameterBelongsToTheFirstThatFits) {
+TEST(ParameterGroups, AParameterBelongsToTheFirstMatchingGroup) {
   const std::vector<nn::NamedParameter> parameters{
       parameter("conv1.weight", {1}), parameter("conv1.bias", {1}), parameter("fc.weight", {1})};
   const std::vector<ParameterGroup> groups{{.pattern = "*.bias"}, {.pattern = "conv1.*"}};
@@ -55,7 +55,7 @@ TEST(ParameterGroups, AScheduleMovesTheRateOfEach) {
   EXPECT_EQ(values(slow)[0], -1.75F / 4);
 }
 
-TEST(ParameterGroups, APatternThatFitsNothingIsRefusedNamingTheNearest) {
+TEST(ParameterGroups, APatternWithoutMatchIsRefusedNamingTheNearest) {
   const std::vector<nn::NamedParameter> parameters{parameter("conv1.weight", {1}),
                                                    parameter("fc.weight", {1})};
   try {

@@ -106,7 +106,7 @@ TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
 }
 
 /// Rows of a parameter that ranks share out: what it keeps of it is shared out alike.
-TEST(Sgd, TellsOfItsStateThePlacementOfTheParameter) {
+TEST(Sgd, PlacesItsStateWithTheParameter) {
   struct Shard : nn::Module {
     Shard() {
       const Tensor rows = Tensor::zeros({2, 3});

@@ -105,7 +105,7 @@ TEST(AsyncExecution, MayDependOnAThirdWorker) {
       {.workers = 1});
 }
 
-TEST(AsyncExecution, OfAPromiseThatNobodyKeepsIsAnErrorAndShutdownEnds) {
+TEST(AsyncExecution, OfABrokenPromiseIsAnErrorAndShutdownCompletes) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const auto start = Clock::now();
     EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {

@@ -58,7 +58,7 @@ TEST(Shutdown, AtOnceEndsCallsThatWait) {
   }
 }
 
-TEST(Shutdown, AtOnceEndsThreadsThatCallAgainAndAgain) {
+TEST(Shutdown, AtOnceEndsThreadsThatKeepCalling) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       for (int round = 0; round < 5; ++round) {
@@ -110,7 +110,7 @@ TEST(Shutdown, AtOnceCountsNoCallThatHasBeenAnswered) {
 int math_threads_there() { return math_threads(); }
 LOCKSTEP_RPC(math_threads_there);
 
-TEST(Threads, ThatExecuteHaveTheMathThreadsOfWhoCalledInit) {
+TEST(Threads, ThatExecuteHaveTheMathThreadsOfTheCallerOfInit) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       const int before = math_threads();
@@ -125,7 +125,7 @@ TEST(Threads, ThatExecuteHaveTheMathThreadsOfWhoCalledInit) {
   }
 }
 
-TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
+TEST(Shutdown, WaitsForWorkLongerThanTheCallTimeout) {
   test::on_workers(
       [](ProcessGroup& group) {
         const auto long_one = rpc::rpc_async(
@@ -140,7 +140,7 @@ TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
 test::SlowToRead long_to_read() { return {.value = 1}; }
 LOCKSTEP_RPC(long_to_read);
 
-TEST(Shutdown, WaitsForWhatFollowsAnswersThatAreBeingRead) {
+TEST(Shutdown, WaitsForContinuationsOfAnswersBeingRead) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     std::atomic<int> found = 0;
@@ -154,7 +154,7 @@ TEST(Shutdown, WaitsForWhatFollowsAnswersThatAreBeingRead) {
   });
 }
 
-TEST(Shutdown, ThatHasALimitNamesWhoHasNotComeWithinIt) {
+TEST(Shutdown, WithALimitNamesTheMissingRanks) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -179,7 +179,7 @@ TEST(Shutdown, ThatHasALimitNamesWhoHasNotComeWithinIt) {
 void shut_down_from_within() { rpc::shutdown(); }
 LOCKSTEP_RPC(shut_down_from_within);
 
-TEST(Shutdown, IsNotForFunctionsThatAreExecuted) {
+TEST(Shutdown, IsRefusedWithinAnExecutedFunction) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = test::thrown_by<rpc::RemoteError>(
         [&] { rpc::rpc_sync(test::after(group), shut_down_from_within); });
@@ -263,7 +263,7 @@ double share_of_a_core_while_calling() {
 }
 
 // Who waits there for an answer, or for the next call, would take the core from who computes it.
-TEST(Idle, WhereWorkersAreMoreThanCoresWhoWaitsSleeps) {
+TEST(Idle, AWaitSleepsIfWorkersOutnumberCores) {
   for (const int ranks : test::rank_counts()) {
     if (ranks == 1) continue;
     test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
@@ -285,7 +285,7 @@ TEST(Idle, WhereWorkersAreMoreThanCoresWhoWaitsSleeps) {
 #endif
 
 // A rank that only serves waits there from the beginning on.
-TEST(Shutdown, WhoWaitsForTheOthersSleeps) {
+TEST(Shutdown, AWaitForTheOthersSleeps) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(test::name_of_worker(group->rank()), *group);

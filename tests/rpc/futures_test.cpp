@@ -48,7 +48,7 @@ TEST(Futures, ThenRunsOnTheValue) {
   });
 }
 
-TEST(Futures, ThenRunsThoughNobodyWaits) {
+TEST(Futures, ThenRunsWithoutAWait) {
   test::on_workers([](ProcessGroup& group) {
     std::atomic<int> seen = 0;
     rpc::rpc_async(test::after(group), add_one, 1).then([&](const Future<int>& f) {
@@ -137,7 +137,7 @@ TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
   });
 }
 
-TEST(Deadlines, AsLongAsCanBeSaidHaveNotPassedAtOnce) {
+TEST(Deadlines, OfTheLongestDurationHaveNotPassedAtOnce) {
   constexpr auto never = milliseconds::max();
   const auto slept = [](ProcessGroup& group) {
     const int to = test::after(group);
@@ -156,7 +156,7 @@ TEST(Deadlines, AsLongAsCanBeSaidHaveNotPassedAtOnce) {
   test::on_workers(slept, {.timeout = never, .shutdown_timeout = never});
 }
 
-TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
+TEST(Deadlines, AreKeptWithoutAWait) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     std::atomic<bool> timed_out = false;
@@ -171,7 +171,7 @@ TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
   });
 }
 
-TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
+TEST(Deadlines, ThatPassWhileTheAnswerIsReadKeepItsValue) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     // Receives all answers of this rank, and reads them.
@@ -190,7 +190,7 @@ TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
   });
 }
 
-TEST(Deadlines, OfACallAreForWhatFollowsItToHandle) {
+TEST(Deadlines, AreErrorsThatContinuationsMayHandle) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     const bool threads = rpc::Agent::current().has_threads();

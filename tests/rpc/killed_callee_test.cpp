@@ -5,7 +5,7 @@
 namespace lockstep::test {
 namespace {
 
-TEST(KilledCallee, EndsTheJobSoonWithACode) {
+TEST(KilledCallee, EndsTheJobPromptlyWithACode) {
   const ScratchFolder scratch;
   const std::string mark = scratch.file("mark");
   const Finished finished = run(app(2, "tests/rpc/rpc_killed_callee_program", {mark}));

@@ -125,7 +125,7 @@ void send_what_nobody_counts(ProcessGroup& requests, int to) {
   for (const Tensor& message : messages) requests.send(message, to);
 }
 
-TEST(Malformed, MessagesAreAnsweredAtOnceAndShutdownEnds) {
+TEST(Malformed, MessagesAreAnsweredAtOnceAndShutdownCompletes) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     for (const milliseconds limit : {milliseconds(0), milliseconds(20'000)}) {

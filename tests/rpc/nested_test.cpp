@@ -130,7 +130,7 @@ TEST(Nested, ShortCallsOvertakeLongOnes) {
 }
 
 // That they are long is known from the first one: others are received at once from then on.
-TEST(Nested, CallsThatAreKnownToBeLongAreExecutedSideBySide) {
+TEST(Nested, LongCallsAreExecutedSideBySide) {
   test::on_workers(
       [](ProcessGroup& group) {
         if (group.rank() == 0) {
@@ -174,7 +174,7 @@ bool starts_calls() { return starting.at(static_cast<std::size_t>(rpc::this_work
 LOCKSTEP_RPC(starts_calls);
 
 // A caller may hold a lock that the function wants.
-TEST(Nested, WithoutThreadsCallsAreExecutedByWhoWaitsAndNotByWhoCalls) {
+TEST(Nested, WithoutThreadsCallsAreExecutedInAWaitAndNotInACall) {
   test::on_workers(
       [](ProcessGroup& group) {
         std::atomic<bool>& mine = starting.at(static_cast<std::size_t>(group.rank()));

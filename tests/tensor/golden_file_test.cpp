@@ -48,7 +48,7 @@ TEST(GoldenFile, AttributesComeAsNumbersListsAndText) {
   EXPECT_EQ(ops.tensor(*conv + "/out_f64").dtype(), DType::f64);
 }
 
-TEST(GoldenFile, KnowsWhatHasNotBeenRead) {
+TEST(GoldenFile, ListsUnreadDatasets) {
   const GoldenFile ops("ops.h5");
   const auto group = ops.groups("").front();
   const auto names = ops.datasets(group);
@@ -63,7 +63,7 @@ TEST(GoldenFile, KnowsWhatHasNotBeenRead) {
 
 // Who reads a group sees to it that nothing of it is left. A group that comes along needs a reader,
 // and whoever builds what a waiting group is about moves its name.
-TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrWaitForWhatTheyAreAbout) {
+TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrAreListedAsWaiting) {
   const auto expect = [](const char* file, std::vector<std::string> read,
                          const std::vector<std::string>& waiting) {
     read.insert(read.end(), waiting.begin(), waiting.end());
@@ -97,7 +97,7 @@ class GoldenFolder {
   std::string before_;
 };
 
-TEST(GoldenFile, ThatAFolderOfOnesOwnLacksIsASkippedTestThatNamesIt) {
+TEST(GoldenFile, MissingFromAnOwnFolderSkipsTheTestAndIsNamed) {
   testing::TestPartResultArray results;
   {
     const testing::ScopedFakeTestPartResultReporter intercepted(
@@ -116,7 +116,7 @@ TEST(GoldenFile, ThatAFolderOfOnesOwnLacksIsASkippedTestThatNamesIt) {
       << "of the project's own nothing may be missing";
 }
 
-TEST(GoldenFile, SaysWhatIsMissing) {
+TEST(GoldenFile, NamesMissingEntries) {
   const GoldenFolder own("");
   EXPECT_THROW(GoldenFile("no_such_file.h5"), Error);
   const GoldenFile ops("ops.h5");
