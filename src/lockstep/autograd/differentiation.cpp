@@ -33,7 +33,7 @@ class RecordedGradients {
 };
 
 /// Leaves accumulate nothing: a recorded pass returns its gradients.
-struct NoLeaf final : GradSink {
+struct NoLeafGradients final : GradSink {
   GradTarget target(const Variable& /*leaf*/) override { return {}; }
 };
 
@@ -90,8 +90,8 @@ void Node::differentiate(Differentiation& d) {
 
 std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradients) {
   const Running running(*this);
-  NoLeaf no_leaf;
-  options_.sink = &no_leaf;
+  NoLeafGradients no_leaf_gradients;
+  options_.sink = &no_leaf_gradients;
   const std::vector<Tensor> values = values_of(gradients);
   options_.gradients = values;
   const Ending ending{*this};

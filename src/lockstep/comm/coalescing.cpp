@@ -47,7 +47,7 @@ class Batch final : public WorkRecord {
   std::vector<Work> works_;
 };
 
-void log_left_batch(const Error& error) {
+void log_abandoned_batch(const Error& error) {
   log(LogLevel::error,
       std::string("a batch of operations was left by an exception: ") + error.what());
 }
@@ -79,7 +79,7 @@ Coalescing::~Coalescing() {
   try {
     static_cast<void>(end());
   } catch (const Error& error) {
-    log_left_batch(error);
+    log_abandoned_batch(error);
   }
 }
 
@@ -112,7 +112,7 @@ Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages) {
     try {
       if (together) group.end_batch();
     } catch (const Error& error) {
-      log_left_batch(error);
+      log_abandoned_batch(error);
     }
     throw;
   }

@@ -25,14 +25,14 @@ struct RandomSequence {
   std::uint64_t next_parameter = first_parameter_stream;
   std::uint32_t next_layer = 0;
   std::uint32_t next_draw = 0;
-  std::uint64_t thread = 0;  ///< /< number of this thread among those that draw without a seed
+  std::uint64_t thread = 0;  ///< number of this thread among those that draw without a seed
 };
 
 }  // namespace
 
 /// Streams that have drawn under a guard, with their number of draws.
 struct RandomContextGuard::Calls {
-  std::array<std::uint64_t, 15> streams{};  ///< /< 0: unused
+  std::array<std::uint64_t, 15> streams{};  ///< 0: unused
   std::array<std::uint64_t, 15> calls{};
   Calls* next = nullptr;
 };

@@ -112,7 +112,7 @@ struct LambRate {
   }
 
   double rate;
-  const double* norms;  ///< /< |x| and |u|^2; null where the ratio is 1
+  const double* norms;  ///< |x| and |u|^2; null where the ratio is 1
   LateNumbers<Space> late;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 /// The answer to gradients that were sent.
 struct Outcome {
-  bool waits = false;  ///< /< some rank waits for gradients that have not arrived
+  bool waits = false;  ///< some rank waits for gradients that have not arrived
   std::vector<Gradients> returned;
 
   template <class Archive>

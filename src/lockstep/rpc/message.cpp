@@ -22,7 +22,7 @@ constexpr std::size_t alignment = 64;
 
 struct TensorEntry {
   std::uint8_t dtype, dims, layout, is_inline;
-  std::uint32_t tag;  ///< /< of a tensor in a message of its own
+  std::uint32_t tag;  ///< of a tensor in a message of its own
   std::int64_t extents[Shape::max_dims];
 };
 static_assert(sizeof(TensorEntry) == 72);

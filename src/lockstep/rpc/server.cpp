@@ -312,7 +312,7 @@ void Server::run(Request& request) {
               .id = head.id,
               .deadline = deadline_of(head),
               .reference = head.reference};
-  const auto refuse_it = [&](Status status, const std::string& text) {
+  const auto refuse_call = [&](Status status, const std::string& text) {
     refuse(reply, status, text);
     count_handled();
   };
@@ -322,14 +322,14 @@ void Server::run(Request& request) {
       start = Clock::now();
     }
   } catch (...) {
-    return refuse_it(Status::threw, text_of(std::current_exception()));
+    return refuse_call(Status::threw, text_of(std::current_exception()));
   }
   if (!function) {
-    return refuse_it(Status::unknown_function,
-                     "no function with this name is registered there (LOCKSTEP_RPC)");
+    return refuse_call(Status::unknown_function,
+                       "no function with this name is registered there (LOCKSTEP_RPC)");
   }
   if (function->signature != head.signature) {
-    return refuse_it(
+    return refuse_call(
         Status::other_signature,
         fmt::format(
             "its parameters or its result differ there, {}: the ranks run different programs",
@@ -344,9 +344,9 @@ void Server::run(Request& request) {
     function->execute(execution);
   } catch (const MalformedMessage& error) {
     transport_.count().refused.fetch_add(1);
-    refuse_it(Status::malformed, error.what());
+    refuse_call(Status::malformed, error.what());
   } catch (...) {
-    refuse_it(Status::threw, text_of(std::current_exception()));
+    refuse_call(Status::threw, text_of(std::current_exception()));
   }
   auto& usual = function->usual_ns;
   usual.store((3 * usual.load(std::memory_order_relaxed) +

@@ -12,7 +12,7 @@ namespace {
 
 // Looked up at run time: the installation decides which OpenMP and which BLAS the process has. A
 // BLAS without threads, or a process without OpenMP, lacks the function.
-void call_if_there(const char* function, int threads) {
+void call_if_available(const char* function, int threads) {
   using SetThreads = void (*)(int);
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
   if (auto* const set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, function))) set(threads);
@@ -63,12 +63,12 @@ MathThreadsGuard::~MathThreadsGuard() {
 }
 
 void set_math_threads(int threads) {
-  call_if_there("omp_set_num_threads", threads);
+  call_if_available("omp_set_num_threads", threads);
   // BLAS computes only small products, where threads cost more than they gain. It keeps the number
   // of threads in globals that no lock protects.
   static std::mutex blas;
   const std::lock_guard lock(blas);
-  call_if_there("openblas_set_num_threads", 1);
+  call_if_available("openblas_set_num_threads", 1);
 }
 
 std::vector<std::pair<std::string, std::string>> math_library_versions() {

@@ -142,7 +142,7 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
 Tensor empty_plain(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
 /// The result of dropping all elements: 0, also for infinities and NaN.
-struct Nothing {
+struct DropAll {
   static constexpr bool symmetric = true;
 
   void apply(const Tensor&, bool accumulate, const Tensor& y) const {
@@ -153,7 +153,7 @@ struct Nothing {
 
 /// Multiplies each element or channel by 0 or 1 / (1 - p).
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
-  if (p == 1.0) return linear_map(Nothing{}, x, empty_plain(x.data()));
+  if (p == 1.0) return linear_map(DropAll{}, x, empty_plain(x.data()));
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
   dropout_scale(p, key, scale);
   return linear_map(detail::ScaleMap{"dropout", std::move(scale)}, x, empty_plain(x.data()));

@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 /// bool [N, 1]: whether element t is after the end of each sequence.
-Tensor sequences_that_ended(const RnnPlan& plan, std::int64_t t) {
+Tensor ended_sequences(const RnnPlan& plan, std::int64_t t) {
   Tensor behind = Tensor::empty({plan.batch, 1}, DType::boolean, plan.lengths.device());
   mark_behind(plan, t, behind);
   return behind;
@@ -136,7 +136,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
       }
       Variable out = h;
       if (plan_.lengths.defined()) {
-        const Tensor ended = sequences_that_ended(plan_, t);
+        const Tensor ended = ended_sequences(plan_, t);
         h = where(ended, h_before, h);
         if (plan_.mode == RnnMode::lstm) c = where(ended, c_before, c);
         out = masked_fill(h, ended, 0.0);
@@ -154,7 +154,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
     std::vector<Variable> steps;
     for (std::int64_t t = 0; t < plan_.steps; ++t) {
       const Variable one = reshape(narrow(all, 0, t, 1), {plan_.batch, all.shape()[2]});
-      steps.push_back(reshape(masked_fill(one, sequences_that_ended(plan_, t), 0.0),
+      steps.push_back(reshape(masked_fill(one, ended_sequences(plan_, t), 0.0),
                               {1, plan_.batch, all.shape()[2]}));
     }
     return concat(steps);

@@ -28,7 +28,7 @@ MPI_Comm duplicate_of(MPI_Comm comm, const MpiWait& wait) {
 }
 
 /// The number of groups for which MPI has enough tags.
-int numbers_that_fit() {
+int tag_capacity() {
   int* largest_tag = nullptr;
   int known = 0;
   check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&largest_tag), &known),
@@ -45,13 +45,13 @@ class MpiComms {
   MpiComms(MPI_Comm comm, const MpiWait& wait)
       : collectives(duplicate_of(comm, wait)),
         messages(duplicate_of(comm, wait)),
-        numbers_(numbers_that_fit()) {
+        numbers_(tag_capacity()) {
     taken_.set(0);
   }
 
   struct Offer {
     Numbers taken;
-    int next = 0;  ///< /< follows the last number given, so that a number is reused late
+    int next = 0;  ///< follows the last number given, so that a number is reused late
   };
   [[nodiscard]] Offer offer() const {
     const std::lock_guard lock(mutex_);

@@ -19,7 +19,7 @@ class PackedProduct {
  public:
   struct Problem {
     std::int64_t m, n, k, b_stride;
-    bool b_transposed, accumulates, narrow;  ///< /< narrow: operands are bf16
+    bool b_transposed, accumulates, narrow;  ///< narrow: operands are bf16
     friend bool operator==(const Problem&, const Problem&) = default;
   };
 

@@ -11,7 +11,7 @@ namespace {
 
 thread_local constinit std::string_view current_label;
 
-constexpr std::size_t labels_told = 5;
+constexpr std::size_t labels_listed = 5;
 
 std::string in_words(std::int64_t bytes) {
   if (bytes >= std::int64_t{1} << 20U) return std::to_string(bytes >> 20U) + " MiB";
@@ -333,7 +333,7 @@ std::string CachingAllocator::usage(const Lock& /*lock*/) const {
   std::int64_t rest = 0;
   for (std::size_t i = 0; i < most.size(); ++i) {
     const auto& [label, bytes] = most[i];
-    if (i >= labels_told) {
+    if (i >= labels_listed) {
       rest += bytes;
       continue;
     }

@@ -329,12 +329,12 @@ class Plan {
 
   Conv2dProblem problem_;
   Pass pass_;
-  Precision precision_;  ///< /< of the operands
-  bool narrow_;          ///< /< operands are passed to oneDNN as 16-bit numbers, not as rounded f32
+  Precision precision_;  ///< of the operands
+  bool narrow_;          ///< operands are passed to oneDNN as 16-bit numbers, not as rounded f32
   bool has_bias_;
   std::int64_t first_output_;
   int threads_;
-  std::string implementation_;  ///< /< oneDNN's name of the implementation
+  std::string implementation_;  ///< oneDNN's name of the implementation
   bool one_thread_ = true;
   dnnl::primitive primitive_;
   std::unique_ptr<Operand> first_, second_, result_;

@@ -168,7 +168,7 @@ typename Channels<Block>::Floats open() {
 template <int Block>
 struct Passed {
   const float *g, *y;
-  typename Channels<Block>::Floats closed;  ///< /< no gradient passes where y <= closed
+  typename Channels<Block>::Floats closed;  ///< no gradient passes where y <= closed
 
   typename Channels<Block>::Floats operator()(std::int64_t i) const {
     using C = Channels<Block>;

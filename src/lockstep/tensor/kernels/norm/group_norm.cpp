@@ -9,7 +9,7 @@ namespace {
 
 /// x[N,C, ...] cut into groups.
 struct Groups {
-  std::int64_t rows, channels, positions, width;  ///< /< channels of a group; width of a row
+  std::int64_t rows, channels, positions, width;  ///< channels of a group; width of a row
 
   Groups(const Tensor& x, std::int64_t groups)
       : rows(x.size(0) * groups),

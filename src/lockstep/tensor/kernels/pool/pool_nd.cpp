@@ -144,7 +144,7 @@ template <class T>
 struct Divisors {
   const AveragePool& pool;
   const PoolExtents& e;
-  std::vector<T>& along_w;  ///< /< memory kept by the calling thread
+  std::vector<T>& along_w;  ///< memory kept by the calling thread
 
   Divisors(const AveragePool& p, const PoolExtents& extents)
       : pool(p), e(extents), along_w(memory_of_this_thread()) {

@@ -223,7 +223,7 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
 template <class T>
 struct GradRows {
   HeadRows<T> rows{nullptr, 0};
-  T keep{0};  ///< /< factor of the old values: 0 or 1
+  T keep{0};  ///< factor of the old values: 0 or 1
 
   GradRows(const GradArray& grad, std::int64_t b, std::int64_t h) {
     if (!grad.array.defined()) return;

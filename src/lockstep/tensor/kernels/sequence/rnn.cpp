@@ -66,7 +66,7 @@ T* data_of(const Tensor& t) {  // memory that belongs to the task
 template <class T>
 struct ForwardRow {
   std::int64_t hidden;
-  T* gates;               ///< /< in: sums of the products, out: gates
+  T* gates;               ///< in: sums of the products, out: gates
   const T* hidden_gates;  ///< GRU: W_hh h
   const T *bias, *bias_hn;
   const T *h_before, *c_before;
@@ -78,7 +78,7 @@ struct BackwardRow {
   std::int64_t hidden;
   const T *gates, *hidden_part, *h_before, *h, *c_before, *c;
   const T* grad_out;
-  // /< in: from the later steps, out: the part that does not pass the products
+  /// in: from the later steps, out: the part that does not pass the products
   T *grad_h, *grad_c;
   T *grad_gates, *grad_hidden_gates;
 };
