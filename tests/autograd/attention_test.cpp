@@ -1,4 +1,4 @@
-// What attention promises beyond its formula: who is seen, the two ways to lay heads out, edges.
+// Promises of attention beyond its formula: visible keys, both layouts of heads, edge cases.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -35,7 +35,7 @@ TEST(GradHook, SeveralAreCalledInTheOrderInWhichTheyWereAdded) {
   EXPECT_EQ(called, "abcacd");
 }
 
-/// Writes down what it is told.
+/// Records its calls.
 struct Told final : PassObserver {
   Told(char its_name, std::string& all) : name(its_name), told(all) {}
   Answer pass_begins(std::span<const Variable> /*roots*/, std::span<const Tensor> gradients,
@@ -153,7 +153,7 @@ TEST(GradStore, HoldsGradientsOfObservedLeavesUntilThePassEnds) {
   store.put_sum(v, Tensor::full({2}, 5.0, DType::f64));
   EXPECT_EQ(of(store.gradient(v)), Values(2, 25.0)) << "of other ranks";
   pass(1.0, false);
-  store.end_pass();  // nobody asked
+  store.end_pass();  // without a sum to read
   EXPECT_EQ(of(store.gradient(v)), Values(2, 26.0));
   EXPECT_EQ(of(store.gradient(w)), Values(2, 4.0));
   EXPECT_EQ(of(store.part_of_sum(v, 1.0)), Values(2, 26.0)) << "and nobody knows that it is alike";

@@ -146,7 +146,7 @@ TEST(SecondDerivative, ThroughAFreedGraphThrows) {
             std::string::npos);
   const Variable z = exp(x) * x;
   const Variable first = grad(z, x, keep);
-  first.backward();  // frees what z is made of, too
+  first.backward();  // also frees the graph of z
   EXPECT_THROW(static_cast<void>(grad(z, x, keep)), Error);
 }
 

@@ -32,7 +32,7 @@ TEST(Clock, KnowsTheStartOfThisProcessToATick) {
   ASSERT_EQ(pipe(ends.data()), 0);
   const auto before = Clock::now();
   const pid_t child = fork();
-  if (child == 0) {  // fork is what starts a process: its clock is asked for the first time here
+  if (child == 0) {  // the process starts with fork; its clock is first read here
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const double age = seconds_since_process_start();
     _exit(write(ends[1], &age, sizeof age) == sizeof age ? 0 : 1);

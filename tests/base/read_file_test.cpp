@@ -36,7 +36,7 @@ TEST(ReadFile, NamesTheUnreadableFileAndTheReason) {
 TEST(ReadFile, RefusesPipesDevicesAndSocketsAtOnce) {
   const test::ScratchFolder scratch;
   const auto pipe = scratch.file("pipe"), link = scratch.file("link"), end = scratch.file("end");
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // nobody writes: an open() would wait for ever
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // no writer: an open() would block
   std::filesystem::create_symlink("/dev/zero", link);
   const int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};

@@ -81,8 +81,8 @@ TEST(ParameterGroups, EachHasOptionsOfItsOwn) {
   EXPECT_EQ(values(b)[0], 1.0F - 0.25F * 1.0F - 0.25F * 1.0F);
 }
 
-/// That a group's option acts: two parameters with the same gradients, of which one is in a group,
-/// are as two optimizers with these options make them.
+/// Checks that a group's option acts: two parameters with the same gradients, one of them in a
+/// group, change as under two optimizers with these options.
 template <class Optimizer, class Options>
 void expect_as_an_optimizer_of_its_own(const Options& usual, const Options& changed,
                                        const ParameterGroup& group) {

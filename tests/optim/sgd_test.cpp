@@ -105,7 +105,7 @@ TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
   EXPECT_EQ(values(p), std::vector<float>{0.75F});
 }
 
-/// Rows of a parameter that ranks share out: what it keeps of it is shared out alike.
+/// The rows of a parameter are divided among ranks; its state is divided in the same way.
 TEST(Sgd, PlacesItsStateWithTheParameter) {
   struct Shard : nn::Module {
     Shard() {

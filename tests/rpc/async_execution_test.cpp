@@ -42,7 +42,7 @@ Future<int> later_error() {
   return promise.future();
 }
 int one_more(int a) { return a + 1; }
-/// Asks a third worker, and blocks nobody meanwhile.
+/// Calls a third worker without blocking a thread.
 Future<int> by_way_of(int third, int a) {
   return rpc::rpc_async(third, one_more, a).then([](const Future<int>& f) {
     return f.wait() + 100;

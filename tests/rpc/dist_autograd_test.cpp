@@ -63,7 +63,8 @@ LOCKSTEP_RPC(through);
 Variable scaled(const Variable& x, double factor) { return mul(x, factor); }
 std::vector<Variable> halves(const Variable& x) { return {mul(x, 0.5), mul(x, 0.25)}; }
 void look_at(const Variable& x) { static_cast<void>(mul(x, 2.0)); }
-/// y = 6 x, where what y = 3 x leads to nowhere elsewhere as well: its gradient is awaited in vain.
+/// Returns 6 x. The third worker uses y = 3 x without a gradient, so the gradient awaited from
+/// there never arrives.
 Variable looks_elsewhere(const Variable& x, int third) {
   const Variable y = mul(x, 3.0);
   rpc::rpc_sync(third, look_at, y);

@@ -89,7 +89,7 @@ TEST(Shutdown, AtOnceEndsThreadsThatKeepCalling) {
   }
 }
 
-// Its continuation may still run, or who completes it may not have had its core since.
+// Its continuation may still run, or the thread that completes it may not have run since.
 TEST(Shutdown, AtOnceCountsNoCallThatHasBeenAnswered) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -147,7 +147,7 @@ TEST(Shutdown, WaitsForContinuationsOfAnswersBeingRead) {
     rpc::rpc_async(to, long_to_read).then([&](const rpc::Future<test::SlowToRead>& f) {
       found = rpc::rpc_sync(to, plus_one, f.wait().value);
     });
-    std::this_thread::sleep_for(milliseconds(100));  // somebody is reading
+    std::this_thread::sleep_for(milliseconds(100));  // a continuation is running
     rpc::shutdown();
     EXPECT_EQ(found, 2);
     rpc::init(test::name_of_worker(group.rank()), group);
@@ -194,7 +194,7 @@ double processor_seconds(clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double little = 0.2;  // each look is dearer there; what is promised is what users build
+constexpr double little = 0.2;  // polls cost more here; the limit holds for release builds
 #else
 constexpr double little = 0.02;
 #endif
@@ -262,7 +262,7 @@ double share_of_a_core_while_calling() {
   return (used() - before) / (1e-3 * calls);
 }
 
-// Who waits there for an answer, or for the next call, would take the core from who computes it.
+// A polling wait would take the core from the worker that computes.
 TEST(Idle, AWaitSleepsIfWorkersOutnumberCores) {
   for (const int ranks : test::rank_counts()) {
     if (ranks == 1) continue;

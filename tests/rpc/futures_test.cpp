@@ -131,7 +131,7 @@ TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
     EXPECT_GE(said_s, 0.1) << said;
     EXPECT_LE(said_s, elapsed + 0.05) << said;  // it is rounded
     EXPECT_EQ(rpc::rpc_sync(to, add_one, 1), 2);
-    // The late answer comes, and is nobody's.
+    // The late answer arrives without a call that waits for it.
     rpc::rpc_sync(to, let_go, group.rank());
     for (int i = 0; i < 20; ++i) EXPECT_EQ(rpc::rpc_sync(to, add_one, i), i + 1);
   });
@@ -203,7 +203,7 @@ TEST(Deadlines, AreErrorsThatContinuationsMayHandle) {
                             })
                             .wait();
     EXPECT_TRUE(handled == -1 || handled == (threads ? 400 : 100)) << handled;
-    if (!threads) return;  // who sleeps serves nobody
+    if (!threads) return;  // a sleeping worker serves no calls
     std::atomic<bool> in_time = false;
     const auto follows = rpc::rpc_async(rpc::To(to).within(milliseconds(1000)), add_one, 1)
                              .then([&](const Future<int>& f) {

@@ -72,7 +72,7 @@ class MeddledGroup final : public ProcessGroup {
 struct Damage {
   std::size_t place;
   std::uint8_t byte;
-  bool is_answered;  ///< its head says that somebody waits
+  bool is_answered;  ///< its head says that a call waits
 };
 constexpr Damage damages[] = {
     {offsetof(rpc::Head, payload_bytes) + 2, 1, true},

@@ -164,7 +164,7 @@ TEST(Nested, LongCallsAreExecutedByTheOnlyWorkerToo) {
 
 TEST(Nested, ShutdownWaitsForCallsThatComeFromCalls) {
   test::on_workers([](ProcessGroup& group) {
-    // Nobody waits for it; its leaves are still to be called.
+    // Not waited for, but its leaves still have to be called.
     static_cast<void>(rpc::rpc_async(test::after(group), fan_out, 4));
   });
 }

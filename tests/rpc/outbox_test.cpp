@@ -56,7 +56,7 @@ TEST(Outbox, AcknowledgesReceivedMessagesWithEachOneSent) {
   EXPECT_EQ(told(second), 3);
   int alone = 0;
   for (int i = 0; i < 2000; ++i) alone += come.add(1) ? 1 : 0;
-  EXPECT_EQ(alone, 3);  // one for each half of what may be on its way
+  EXPECT_EQ(alone, 3);  // one for each half of the window
 }
 
 }  // namespace

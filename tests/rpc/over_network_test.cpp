@@ -32,7 +32,7 @@ const std::string both_have_ipv6 = R"(
 )";
 /// Machine 1 has no way for datagrams of IPv4: sending fails.
 const std::string no_route = "ip -n net1 rule add priority 50 ipproto udp unreachable\n";
-/// Machine 2 drops them, and nobody is told.
+/// Machine 2 drops them without an error.
 const std::string all_are_lost = R"(
   ip -n net2 rule add priority 100 lookup local
   ip -n net2 rule del priority 0

@@ -48,7 +48,7 @@ LOCKSTEP_RPC(returns_much);
 LOCKSTEP_RPC(next_of);
 LOCKSTEP_RPC(deep);
 
-/// Promises that nobody keeps while the workers live.
+/// Promises that are not completed while the workers live.
 struct Kept {
   std::mutex mutex;
   std::vector<Promise<int>> promises;
@@ -86,7 +86,7 @@ TEST(ServedFutures, EndAtTheirCallersDeadlineAndShutdownCompletes) {
         const auto start = Clock::now();
         rpc::shutdown();
         EXPECT_LT(seconds_since(start), 30);
-        kept[group->rank()].complete_all();  // nobody's any more
+        kept[group->rank()].complete_all();  // the futures have no owner any more
         group->barrier();
       });
     }
@@ -110,8 +110,8 @@ TEST(Deadlines, HoldForCallsThatACallMakes) {
   });
 }
 
-/// The last rank works with rank 0 for longer than `limit`, all others wait. Whether nobody gave
-/// up, on any rank.
+/// The last rank works with rank 0 for longer than `limit`, all others wait. True if no rank gave
+/// up.
 bool waits_for_who_works(ProcessGroup& group, milliseconds limit) {
   const double works = 2.5e-3 * static_cast<double>(limit.count());
   rpc::init(test::name_of_worker(group.rank()), group, {.shutdown_timeout = limit});

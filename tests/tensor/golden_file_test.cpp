@@ -61,8 +61,8 @@ TEST(GoldenFile, ListsUnreadDatasets) {
   EXPECT_EQ(ops.unread("").size(), all - names.size());
 }
 
-// Who reads a group sees to it that nothing of it is left. A group that comes along needs a reader,
-// and whoever builds what a waiting group is about moves its name.
+// The reader of a group checks that nothing in it is left unread. A new group needs a reader or a
+// place in the list of waiting ones.
 TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrAreListedAsWaiting) {
   const auto expect = [](const char* file, std::vector<std::string> read,
                          const std::vector<std::string>& waiting) {

@@ -60,7 +60,7 @@ TEST(NcclLate, AMismatchEndsEveryRankInTheVerdict) {
         expect_in(test::message_of<CommError>([&] { group.barrier(); }), "it failed earlier");
       },
       nccl);
-  // Each is called on a thread of its own, which nobody waits for.
+  // Each call runs on its own thread, without a wait.
   const auto start = Clock::now();
   while (nccl->calls("ncclCommAbort") < 3 && seconds_since(start) < 10) std::this_thread::yield();
   EXPECT_EQ(nccl->calls("ncclCommAbort"), 3);

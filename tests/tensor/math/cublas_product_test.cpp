@@ -67,7 +67,7 @@ void store(cudaDataType type, void* data, std::int64_t i, double value) {
   }
 }
 
-/// A matrix of which a layout says how it lies.
+/// A matrix as its layout describes it.
 struct Stored {
   cudaDataType type;
   std::uint64_t rows, columns;

@@ -141,7 +141,7 @@ void expect_product(const ProductCase& c, DType dtype, Device device) {
       }
     }
   }
-  // What lies between and beside the matrices is nobody's to write.
+  // The memory between and beside the matrices must not change.
   EXPECT_EQ(read(result), expected);
 }
 

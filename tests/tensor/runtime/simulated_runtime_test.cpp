@@ -1,4 +1,5 @@
-// The simulated device: what waits is right, and what forgets to wait is wrong, as on a GPU.
+// The simulated device: a program that waits is right, and one that forgets to wait is wrong, as on
+// a GPU.
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 
 #include <unistd.h>
@@ -120,7 +121,7 @@ TEST_F(SimulatedDeviceTest, AnEventOrdersTwoStreamsWhateverTheSeed) {
   runtime.destroy(event);
 }
 
-// The runtime's thread asks, and nobody waits.
+// The runtime's thread polls without a wait.
 TEST_F(SimulatedDeviceTest, AKernelThatWaitsForOthersHoldsItsStreamOnly) {
   std::atomic<bool> is_ready = false, was_asked = false;
   const auto ready = [&] {
@@ -219,7 +220,7 @@ TEST_F(SimulatedDeviceTest, RunsOutOfMemoryAtTheInjectedFault) {
 
 TEST_F(SimulatedDeviceTest, AFailedLaunchIsReportedByEveryLaterCall) {
   runtime.inject(device, {.error_at = 2});
-  for (const char what : {'1', '2', '3'}) write_late(a, what);  // nobody knows yet
+  for (const char what : {'1', '2', '3'}) write_late(a, what);  // not reported yet
   const auto message = test::message_of<DeviceError>([&] { runtime.synchronize(a); });
   EXPECT_TRUE(test::mentions(message, "sim:7 failed") && test::mentions(message, "'write'"))
       << message;
