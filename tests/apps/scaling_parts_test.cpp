@@ -317,6 +317,8 @@ TEST(ScalingCompare, RefusesWhatCannotBeComparedButForWhatIsToBe) {
     const std::string said =
         message_of<InputError>([&] { static_cast<void>(compare(before, now)); });
     EXPECT_TRUE(has(said, one.words)) << said;
+    const std::string meant = one.across;
+    EXPECT_TRUE(meant.empty() ? !has(said, "--across") : has(said, "; --across " + meant)) << said;
     for (const std::string across : {"deck", "version", "machine"}) {
       const std::string then =
           message_of<InputError>([&] { static_cast<void>(compare(before, now, across)); });
