@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-std::string launcher_of_tests() {
-  std::string words = std::getenv("LOCKSTEP_LAUNCHER");  // mpiexec and its flags, up to -n
-  return words.substr(0, words.rfind(" -n"));
-}
-
 class Scaling : public ::testing::Test {
  protected:
   [[nodiscard]] std::string folder() const { return scratch_.file("study"); }

@@ -1,17 +1,16 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
-#include <lockstep/base/host.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task_options.hpp>
 
+#include "bundled_program.hpp"
 #include "commands.hpp"
 #include "elastic/find_program.hpp"
 #include "known_deck.hpp"
@@ -22,25 +21,6 @@ namespace lockstep::utility {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The program that trains such decks, beside this one.
-std::string bundled_program(const DataOptions& data) {
-  const char* name = "classify";
-  if (target_kind(data) == TargetKind::values) name = "regress";
-  if (target_kind(data) == TargetKind::tokens) name = "gpt";
-  const fs::path program = elastic::program_beside(name);
-  if (!elastic::can_run(program)) {
-    throw InputError(
-        fmt::format("there is no program {} beside lockstep: name one with --program", name));
-  }
-  return program.string();
-}
-
-int threads_for(const scaling::Options& options, const train::RunPlan& plan) {
-  if (options.threads > 0) return options.threads;
-  if (plan.run.threads > 0) return static_cast<int>(plan.run.threads);
-  return std::max(1, std::atoi(environment("SLURM_CPUS_PER_TASK").c_str()));
-}
 
 scaling::Assignment read_assignment(const scaling::Options& options) {
   constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;
@@ -68,7 +48,7 @@ scaling::Assignment read_assignment(const scaling::Options& options) {
   identity.batch_size = plan.train.batch_size;
   identity.steps = options.steps;
   identity.warmup = options.warmup;
-  identity.threads = threads_for(options, plan);
+  identity.threads = cores_a_rank(options.threads, plan);
   assignment.program = {program, options.deck};
   return assignment;
 }
