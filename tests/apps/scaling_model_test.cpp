@@ -343,7 +343,7 @@ TEST(Prediction, DividesAMachineWithMoreRanksThanCores) {
   EXPECT_EQ(four.straggler_ms, 0);
   ASSERT_FALSE(four.notes.empty());
   EXPECT_TRUE(says(table(prediction), "2 ranks for the cores of one"));
-  EXPECT_TRUE(says(table(prediction), "fits exactly whatever they are"));
+  EXPECT_TRUE(says(table(prediction), "too few to tell how good the fit is"));
   // Named, it is taken, divided by two, and that is said.
   input.fit = {1, 2, 4};
   Interval& all = crowded.intervals.front();

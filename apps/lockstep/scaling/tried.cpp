@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <functional>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
@@ -20,11 +19,12 @@ Json study_in(const std::string& folder) {
   return read_study_file(fs::path(folder) / "scaling.json");
 }
 
-const Json& size_of(const Json& study, int ranks) {
+const Json& size_of(const Json& study, int ranks, int nodes) {
   for (const Json& size : study.at("sizes")) {
-    if (size.at("ranks") == ranks && size.at("repeats") > 0) return size;
+    if (size.at("ranks") == ranks && size.at("nodes") == nodes && size.at("repeats") > 0)
+      return size;
   }
-  throw InputError(fmt::format("{} ranks were not measured", ranks));
+  throw InputError(fmt::format("{} ranks on {} node(s) were not measured", ranks, nodes));
 }
 
 }  // namespace
@@ -47,7 +47,8 @@ std::optional<Trial> best_trial(const Options& options) {
     train::write_stdout("no change of the deck is predicted to help at a measured size\n");
     return std::nullopt;
   }
-  const Json& size = size_of(study, ranks);
+  const int nodes = prediction.at("advice_measured_nodes").get<int>();
+  const Json& size = size_of(study, ranks, nodes);
   Trial trial{.change = best->at("change"), .ranks = ranks, .predicted = gain, .options = options};
   Options& own = trial.options;
   for (const Json& setting : best->at("settings")) own.overrides.push_back(setting);
@@ -55,7 +56,7 @@ std::optional<Trial> best_trial(const Options& options) {
   own.overrides.push_back(fmt::format("train.batch_size={:.0f}", batch));
   own.mode = Mode::strong;
   own.ranks = {ranks};
-  own.nodes = {size.at("nodes").get<int>()};
+  own.nodes = {nodes};
   own.benchmarks = own.try_best = false;
   own.predict.clear();
   own.fit.clear();
@@ -67,7 +68,10 @@ std::optional<Trial> best_trial(const Options& options) {
 
 std::string note_trial(const Options& options, const Trial& trial) {
   const auto speed = [&](const Json& study) {
-    return size_of(study, trial.ranks).at("samples_per_s").at("median").get<double>();
+    return size_of(study, trial.ranks, trial.options.nodes.at(0))
+        .at("samples_per_s")
+        .at("median")
+        .get<double>();
   };
   Json study = study_in(options.output);
   const double gain = speed(study_in(trial.options.output)) / speed(study) - 1;

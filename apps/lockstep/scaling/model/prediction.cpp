@@ -188,10 +188,11 @@ std::vector<std::string> notes_of(const std::vector<StepParts>& fit, const Predi
         "enough cores can be wrong by what that leaves out");
   }
   if (fit.size() < 3) {
-    notes.push_back(fmt::format(
-        "compute time is fitted to {} size(s), so that it fits exactly whatever they are: only a "
-        "held-out size tells how good it is",
-        fit.size()));
+    notes.push_back(
+        fmt::format("compute time is fitted to {} size(s), too few to tell how good the fit is: "
+                    "only a held-out "
+                    "size does",
+                    fit.size()));
   }
   if (!predictor.compute().knows_scatter()) {
     notes.emplace_back(
@@ -284,7 +285,10 @@ Prediction predict(const PredictionInput& input, const std::vector<Variant>& var
   if (!largest) largest = largest_measured;
   if (!largest) return prediction;
   prediction.advice_ranks = largest->ranks;
-  if (largest_measured) prediction.advice_measured_ranks = largest_measured->ranks;
+  if (largest_measured) {
+    prediction.advice_measured_ranks = largest_measured->ranks;
+    prediction.advice_measured_nodes = largest_measured->nodes;
+  }
   for (const Variant& variant : variants) {
     if (variant.bandwidth != 1 && largest->nodes == 1) continue;
     Advice advice{.variant = variant};
@@ -340,6 +344,7 @@ Json Prediction::json() const {
   for (const Predicted& one : sizes) json["sizes"].push_back(one.json());
   json["advice_ranks"] = advice_ranks;
   json["advice_measured_ranks"] = advice_measured_ranks;
+  json["advice_measured_nodes"] = advice_measured_nodes;
   json["advice"] = Json::array();
   for (const Advice& one : advice) json["advice"].push_back(one.json());
   json["notes"] = notes;

@@ -63,7 +63,7 @@ struct Prediction {
   Json model;                    ///< of compute, and of each collective on each level
   std::vector<Predicted> sizes;  ///< measured ones first
   std::vector<Advice> advice;    ///< best first
-  int advice_ranks = 0, advice_measured_ranks = 0;  ///< 0: none
+  int advice_ranks = 0, advice_measured_ranks = 0, advice_measured_nodes = 0;  ///< 0: none
   std::vector<std::string> notes;
 
   [[nodiscard]] Json json() const;
