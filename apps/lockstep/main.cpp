@@ -107,6 +107,22 @@ void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
   command
       ->add_option("--script", options.script, "print a job script of the study for a batch system")
       ->check(CLI::IsMember({"slurm", "pbs", "flux"}));
+  sizes("--predict", options.predict,
+        "numbers of ranks to predict by a model of the machine and the deck: 64,512,4096");
+  sizes("--fit", options.fit,
+        "measured numbers of ranks to predict from; the others are held out (default: all with "
+        "cores of their own)");
+  count("--ranks-a-node", options.ranks_a_node,
+        "of predicted sizes; 0: as many as a measured node has room for", 0);
+  command
+      ->add_option("--network", options.network,
+                   "between the nodes of predicted sizes, instead of what was measured")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(lockstep::number_within(1e-6, 1e9))
+      ->type_name("LATENCY_US,GB_PER_S");
+  command->add_flag("--try-best", options.try_best,
+                    "also measure the change of the deck that is predicted to help most");
   auto* compare =
       command
           ->add_option("--compare", options.compare, "two studies: folders, or their scaling.json")
