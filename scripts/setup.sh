@@ -4,6 +4,7 @@
 # Installs the missing packages of the named sections of scripts/packages.txt (apt, as root or with
 # sudo) and configures build/PRESET. If it cannot install (a cluster, another system), it
 # lists the missing packages and how to get them, and continues: CMake decides whether they are needed.
+# Section test also puts the Python packages of scripts/python_packages.txt into build/python.
 #   LOCKSTEP_CMAKE_ARGS  further arguments of the configuration, e.g. "-DLOCKSTEP_ARCH=x86-64-v3"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -53,6 +54,19 @@ may_install() {
   if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi
 }
 
+# For tests with other programs' readers; without them those tests are not there.
+install_python_packages() {
+  local wanted=scripts/python_packages.txt python=build/python
+  [ "$(cat "$wanted")" != "$(cat "$python/installed.txt" 2>/dev/null || true)" ] || return 0
+  say "installing the packages of $wanted into $python"
+  if python3 -m venv "$python" &&
+    "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r "$wanted" >&2; then
+    cat "$wanted" >"$python/installed.txt"
+  else
+    say "not installed: the tests that need them are left out"
+  fi
+}
+
 if [ $# -lt 2 ]; then
   say "usage: scripts/setup.sh PRESET SECTION..."
   exit 2
@@ -84,6 +98,10 @@ if command -v dpkg-query >/dev/null; then
   fi
 else
   say "this system has no dpkg: taking dependencies from the environment (modules, Spack)"
+fi
+
+if [[ " $* " == *" test "* ]]; then
+  install_python_packages
 fi
 
 for tool in cmake ninja; do

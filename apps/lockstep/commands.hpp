@@ -73,6 +73,10 @@ ExitCode import_weights(const std::string& weights, const std::string& output,
 /// Prints the flight recorders' rings in a run folder, or in any folder, and the verdict.
 ExitCode show_flight(const std::string& dir, bool json);
 
+/// Writes the lines of JSON of a run's metrics, or of another .jsonl file, as CSV. `output` empty:
+/// to stdout.
+ExitCode export_csv(const std::string& source, const std::string& output);
+
 /// How fast this machine is for all ranks together: collectives, memory, products; as JSON. Starts
 /// MPI; collective.
 struct BenchOptions {

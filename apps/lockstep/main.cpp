@@ -339,6 +339,13 @@ int main(int argc, char** argv) {
   flight->add_option("DIR", files, "a run folder or a folder of rings")->required()->expected(1);
   flight->add_flag("--json", flight_json, "one JSON object instead of text");
 
+  std::string lines_of, csv;
+  auto* to_csv = add(&cli, "export", "write the metrics of a run as CSV",
+                     [&] { return utility::export_csv(lines_of, csv); });
+  to_csv->add_option("RUN", lines_of, "a run folder, or a file of JSON lines such as elastic.jsonl")
+      ->required();
+  to_csv->add_option("-o,--output", csv, "file for the CSV; default: stdout");
+
   lockstep::elastic::Options supervision;
   add_elastic(add(&cli, "elastic",
                   "start a training, and restart it when ranks or nodes fail or join: lockstep "

@@ -164,6 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"model.kind='mlp'", "train.reduction='invariant'", "train.shards=4"},
             false,
             {DeviceType::sim, 0}},
+        Run{"with_outputs",
+            {"model.kind='mlp'", "log.tensorboard=true", "log.prometheus=true", "log.ranks=true"}},
         Run{"averaged", {"model.kind='mlp'", "averaging.kind='ema'"}},
         Run{"mlp_with_class_weights",
             {"model.kind='mlp'", "loss.label_smoothing=0.1",

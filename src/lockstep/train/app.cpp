@@ -234,6 +234,7 @@ class Run {
         if (from) keep_metrics_of_branch(*folder_, *from);
       });
     });
+    open_rank_log(trainer);
     write_summary(false);
     announce(trainer, from);
     outcome_ = trainer.run(*folder_, metrics_, console_, deck_, from);
@@ -257,6 +258,15 @@ class Run {
     now.insert(now.end(), libraries_.begin(), libraries_.end());
     const std::string changes = environment_changes(checkpoint.metadata, now);
     if (!changes.empty()) log(LogLevel::warning, changes);
+  }
+
+  /// After rank 0 has written into the folder, so that it is there for the others.
+  void open_rank_log(const Trainer& trainer) {
+    if (!plan_.log.ranks) return;
+    console_.open_rank_log(folder_->file("logs"));
+    console_.note(fmt::format("rank {} of {} of {} begins at step {}: process {}, {} thread{}",
+                              group_->rank(), group_->size(), name_, trainer.state().step,
+                              ::getpid(), threads_, threads_ == 1 ? "" : "s"));
   }
 
   void announce(const Trainer& trainer, const std::optional<fs::path>& from) {
@@ -341,6 +351,8 @@ class Run {
       if (outcome_.stopped == StopReason::stop_file) folder_->remove_stop_file();
     }
     if (group_->rank() == 0) forget_flight(folder_->path());
+    console_.note(fmt::format("this rank ends: {}",
+                              stopped ? "stopped on request, all is saved" : "all is done"));
     return stopped ? ExitCode::requeue : ExitCode::done;
   }
 

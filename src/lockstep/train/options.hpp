@@ -25,10 +25,14 @@ struct RunOptions {
 };
 void declare(DeckTable& table, RunOptions& options);
 
-/// [log]: level and frequency of messages.
+/// [log]: level and frequency of messages, and files for other tools (docs/guide/outputs.md).
 struct LogOptions {
   LogLevel level = LogLevel::info;
   std::int64_t every_steps = 50;  ///< steps between two "step" lines
+  bool tensorboard = false;
+  std::int64_t histogram_every_steps = 0;  ///< with tensorboard; 0: none
+  bool prometheus = false;
+  bool ranks = false;  ///< one log a rank
 };
 void declare(DeckTable& table, LogOptions& options);
 

@@ -48,6 +48,15 @@ void declare(DeckTable& table, LogOptions& options) {
                 {"debug", LogLevel::debug}},
                "lowest level that is printed and written to log.txt");
   table.key("every_steps", options.every_steps, {.doc = "steps between two step lines", .min = 1});
+  table.key("tensorboard", options.tensorboard,
+            {.doc = "write metrics and the deck to tensorboard/, for TensorBoard"});
+  table.key("histogram_every_steps", options.histogram_every_steps,
+            {.doc = "log.tensorboard only: steps between histograms of gradients and parameters; "
+                    "0: none",
+             .min = 0});
+  table.key("prometheus", options.prometheus,
+            {.doc = "keep the newest figures in metrics.prom, for Prometheus' node_exporter"});
+  table.key("ranks", options.ranks, {.doc = "write one log a rank to logs/"});
 }
 
 void declare(DeckTable& table, TrainOptions& options) {

@@ -144,13 +144,21 @@ class InEvaluation {
 
 }  // namespace
 
-/// While it lives, the training has a run folder.
+/// While it lives, the training has a run folder, metrics and a deck.
 class Trainer::InRun {
  public:
-  InRun(Training& training, const RunFolder& folder) : training_(training) {
+  InRun(Training& training, const RunFolder& folder, const MetricsFile& metrics,
+        const std::string& deck)
+      : training_(training) {
     training_.folder = &folder;
+    training_.metrics = &metrics;
+    training_.deck = &deck;
   }
-  ~InRun() { training_.folder = nullptr; }
+  ~InRun() {
+    training_.folder = nullptr;
+    training_.metrics = nullptr;
+    training_.deck = nullptr;
+  }
   InRun(const InRun&) = delete;
   InRun& operator=(const InRun&) = delete;
 
@@ -222,14 +230,14 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
                      const std::string& deck,
                      const std::optional<std::filesystem::path>& resumed_from) {
-  const InRun in_run(training_, folder);
+  const InRun in_run(training_, folder, metrics, deck);
   RunStates states(
       training_, parts_, [&](bool of_all_ranks) { return contents(deck, of_all_ranks); },
       resumed_from);
   agree(*group_, [&] {
     if (group_->rank() == 0) folder.write_in([&] { metrics.begin(); });
   });
-  RunReport report(training_, clock_, metrics, console);
+  RunReport report(training_, parts_, clock_, metrics, console);
   ddp_->ask_along([this] { return own_reason_to_stop() != StopReason::none; });
   for (const auto& part : parts_) part->start_run(training_);
   clock_.start();

@@ -26,12 +26,14 @@ class Optimizer;
 
 namespace lockstep::train {
 
+class MetricsFile;
+struct MetricsRow;
 class RunFolder;
 class Task;
 struct RunPlan;
 
 /// The training that a part belongs to: its components and its progress. The same object at every
-/// moment; only `folder` changes.
+/// moment; only what Trainer::run() sets changes.
 struct Training {
   std::shared_ptr<ProcessGroup> group;
   const Task& task;
@@ -41,7 +43,10 @@ struct Training {
   nn::Module& model;
   optim::Optimizer& optimizer;
   const TrainState& state;
-  const RunFolder* folder = nullptr;  ///< in Trainer::run(); else null
+  /// In Trainer::run(); else null. On ranks other than 0 the metrics are empty.
+  const RunFolder* folder = nullptr;
+  const MetricsFile* metrics = nullptr;
+  const std::string* deck = nullptr;  ///< as checkpoints store it
 };
 
 /// One step on this rank.
@@ -100,6 +105,8 @@ class PartState {
 ///       before_evaluation, after_evaluation
 ///     evaluated
 ///     before_save, save              of each checkpoint that is due
+///   reported                         rank 0 has written a row of metrics
+///   saved                            a checkpoint is complete
 ///   end_run                          training, tests and saves are done
 /// The default of every function does nothing. All ranks have the same parts and call them at the
 /// same moments, so a part may communicate, except where "Local" is said. An exception of a part
@@ -145,6 +152,13 @@ class TrainingPart {
   /// Restores what save() set. training.state is the checkpoint's; the model's and optimizer's
   /// tensors follow. Local.
   virtual void restore(const Training& /*training*/, PartState& /*state*/) {}
+
+  /// A row of metrics.jsonl is written: after a step, an epoch or an evaluation. On rank 0 only.
+  /// Local.
+  virtual void reported(const Training& /*training*/, const MetricsRow& /*row*/) {}
+  /// The checkpoint of that step is in the run folder. With asynchronous saves ranks hear of it
+  /// after different steps. Local.
+  virtual void saved(const Training& /*training*/, std::int64_t /*step*/) {}
 
   /// The run has ended, as outcome.stopped says; the part may add to the outcome.
   virtual void end_run(const Training& /*training*/, Outcome& /*outcome*/) {}

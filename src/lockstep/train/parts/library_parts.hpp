@@ -9,6 +9,8 @@ namespace lockstep::train {
 /// The library's own parts. One function in one file makes each, listed once in library_parts().
 /// Null: the plan does not use it.
 [[nodiscard]] std::shared_ptr<TrainingPart> make_trace_part(const RunPlan& plan);
+[[nodiscard]] std::shared_ptr<TrainingPart> make_tensorboard_part(const RunPlan& plan);
+[[nodiscard]] std::shared_ptr<TrainingPart> make_prometheus_part(const RunPlan& plan);
 [[nodiscard]] std::shared_ptr<TrainingPart> make_finite_loss_part(const RunPlan& plan);
 [[nodiscard]] std::shared_ptr<TrainingPart> make_replica_check_part(const RunPlan& plan);
 [[nodiscard]] std::shared_ptr<TrainingPart> make_local_sgd_part(const RunPlan& plan);

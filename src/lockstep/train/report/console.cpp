@@ -7,11 +7,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/printable.hpp>
 #include <lockstep/base/rank.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/io/folder.hpp>
 #include <lockstep/io/own_file.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
@@ -43,7 +51,44 @@ std::size_t terminal_columns() {
   return (known ? size.ws_col : 80U) - 1U;
 }
 
+/// Ends a line that a killed process has left unfinished.
+void end_last_line(const std::filesystem::path& file) {
+  std::fstream log(file, std::ios::in | std::ios::out | std::ios::binary | std::ios::ate);
+  if (!log || log.tellg() == 0) return;
+  log.seekg(-1, std::ios::end);
+  if (log.get() == '\n') return;
+  log.seekp(0, std::ios::end);
+  log.put('\n');
+}
+
+/// "all_reduce(sum) #17 of f32[6553600], entered": this process's newest calls, the oldest first.
+std::vector<std::string> last_calls() {
+  constexpr std::size_t most = 10;
+  const auto recorder = FlightRecorder::current();
+  if (!recorder) return {};
+  std::vector<FlightCall> calls;
+  try {
+    for (const FlightGroupView& group : read_flight_ring(recorder->path()).groups)
+      calls.insert(calls.end(), group.calls.begin(), group.calls.end());
+  } catch (const Error&) {  // what is known is said
+  }
+  std::ranges::stable_sort(calls, {}, &FlightCall::entered_s);
+  if (calls.size() > most) calls.erase(calls.begin(), calls.end() - most);
+  std::vector<std::string> lines;
+  for (const FlightCall& call : calls) {
+    const bool is_over = call.state == FlightCall::State::completed;
+    lines.push_back(fmt::format("{}, {}", call.what, is_over ? "completed" : "not completed"));
+  }
+  return lines;
+}
+
 }  // namespace
+
+/// One rank's own log. Its destruction is the end of the rank.
+struct Console::RankLog {
+  std::unique_ptr<spdlog::logger> logger;
+  bool has_failed = false;
+};
 
 /// Two of a message's three destinations: stderr and log.txt; the third is stdout.
 struct Console::Loggers {
@@ -74,6 +119,7 @@ void Console::hear(LogLevel severity, std::string_view text) {
   const bool problem = severity >= LogLevel::warning;
   const std::string message = problem ? shortened(std::string(text)) : printable(text);
   const int rank = rank_of_thread();
+  to_rank_log(rank, severity, message);
   if (rank != 0 && !problem) return;
   clear_progress();
   const auto level = spdlog_level(severity);
@@ -102,6 +148,57 @@ void Console::open_log(const std::filesystem::path& file) {
   if (!out_failure_.empty()) loggers_->file->warn(out_failure_);
 }
 
+void Console::open_rank_log(const std::filesystem::path& folder) {
+  const int rank = rank_of_thread();
+  const std::string host = host_name();
+  const auto file = folder / fmt::format("rank-{:04}.{}.log", rank, host);
+  try {
+    make_folder(folder);
+    remove_link(file);
+    end_last_line(file);
+    auto log = std::make_unique<RankLog>();
+    log->logger = std::make_unique<spdlog::logger>(
+        "rank", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string()));
+    log->logger->set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e rank {} {} %l %v", rank, host));
+    log->logger->set_level(spdlog::level::debug);
+    log->logger->flush_on(spdlog::level::debug);
+    log->logger->set_error_handler([this, file, own = log.get()](const std::string& why) {
+      if (std::exchange(own->has_failed, true)) return;
+      loggers_->err.warn("warning: {} is not complete: {}. The run goes on.", file.string(), why);
+    });
+    const std::lock_guard lock(mutex_);
+    rank_logs_[rank] = std::move(log);
+  } catch (const std::exception& error) {
+    log(LogLevel::warning,
+        fmt::format("there is no log of this rank (log.ranks): {}. The run goes on without it.",
+                    error.what()));
+  }
+}
+
+void Console::to_rank_log(int rank, LogLevel severity, const std::string& text) {
+  const auto log = rank_logs_.find(rank);
+  if (log == rank_logs_.end()) return;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) log->second->logger->log(spdlog_level(severity), line);
+}
+
+void Console::note(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  to_rank_log(rank_of_thread(), LogLevel::info, line);
+}
+
+void Console::note_failure(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  const int rank = rank_of_thread();
+  if (!rank_logs_.contains(rank)) return;
+  to_rank_log(rank, LogLevel::error, "this rank ends with a failure: " + shortened(text));
+  const auto calls = last_calls();
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    to_rank_log(rank, LogLevel::error,
+                fmt::format("last call {} of {}: {}", i + 1, calls.size(), calls[i]));
+}
+
 void Console::say(const std::string& line) { log(LogLevel::info, line); }
 
 void Console::progress(const std::string& line) {
@@ -111,6 +208,7 @@ void Console::progress(const std::string& line) {
   out(redraw + line.substr(0, terminal_columns()));
   progress_shown_ = true;
   if (loggers_->file) loggers_->file->info(line);
+  to_rank_log(0, LogLevel::info, line);
 }
 
 void Console::complain(const std::string& text) {

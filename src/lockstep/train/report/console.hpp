@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,6 +28,15 @@ class Console {
   /// From now on all messages also go to `file`.
   void open_log(const std::filesystem::path& file);
 
+  /// From now on the calling rank's messages, of any level, also go to a log of its own in
+  /// `folder`, behind those of earlier starts: rank-0003.HOST.log. Each line has time, rank and
+  /// host. A log that cannot be written is a warning.
+  void open_rank_log(const std::filesystem::path& folder);
+  /// A line for the calling rank's own log alone.
+  void note(const std::string& line);
+  /// The failure that the calling rank ends with, and its last calls, for its own log alone.
+  void note_failure(const std::string& text);
+
   /// A line for the user (rank 0's only).
   void say(const std::string& line);
   /// A line of progress: redrawn in place on a terminal and cut to its width; a plain line
@@ -37,8 +47,11 @@ class Console {
 
  private:
   struct Loggers;
+  struct RankLog;
   [[nodiscard]] int rank_of_thread() const noexcept;  ///< rank of the calling thread
   void hear(LogLevel severity, std::string_view text);
+  /// To the log of that rank, if it has one, line by line.
+  void to_rank_log(int rank, LogLevel severity, const std::string& text);
   void clear_progress();
   void out(const std::string& text);
 
@@ -48,6 +61,7 @@ class Console {
   std::unique_ptr<Loggers> loggers_;
   bool progress_shown_ = false;
   std::string out_failure_;  ///< reason of the first failed write to stdout
+  std::map<int, std::unique_ptr<RankLog>> rank_logs_;
   bool log_failed_ = false;  ///< a write to log.txt has failed
 };
 

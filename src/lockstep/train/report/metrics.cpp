@@ -129,18 +129,40 @@ std::optional<MetricsRow> row_of_line(const std::string& line) {
   }
 }
 
+void add_figures(const Json& json, const std::string& name, NamedFigures& figures) {
+  if (json.is_number()) figures.emplace_back(name, json.get<double>());
+  if (json.is_null()) figures.emplace_back(name, number_from(json));
+  if (json.is_array()) {  // to_json(Spread)
+    constexpr std::array parts{"min", "mean", "max"};
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      add_figures(json.at(i), fmt::format("{}/{}", name, parts[i]), figures);
+  }
+  if (!json.is_object()) return;
+  for (const auto& [key, value] : json.items())
+    add_figures(value, name.empty() ? key : fmt::format("{}/{}", name, key), figures);
+}
+
 }  // namespace
+
+NamedFigures figures_of(const MetricsRow& row) {
+  Json json = to_json(row);
+  json.erase("step");
+  NamedFigures figures;
+  add_figures(json, "", figures);
+  return figures;
+}
 
 MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path& past,
                          std::int64_t step, std::int64_t epochs)
     : path_(std::move(file)), past_(past), step_(step), epochs_done_(epochs) {
   std::error_code not_there;
-  const bool own = std::filesystem::equivalent(past, path_, not_there);
+  continues_itself_ = std::filesystem::equivalent(past, path_, not_there);
   std::ifstream in(past);
   for (std::string line; std::getline(in, line);) {
     std::optional<MetricsRow> row = row_of_line(line);
     if (!row) continue;
-    if (own && row->step > step) steps_again_ = std::max(steps_again_, row->step - step);
+    if (continues_itself_ && row->step > step)
+      steps_again_ = std::max(steps_again_, row->step - step);
     if (is_past(*row)) keep(std::move(*row));
   }
 }
@@ -198,26 +220,21 @@ void MetricsFile::begin() {
   }
   write();
   file.publish();
-  file_ = File::open_for_writing(path_);
-  end_ = written;
+  file_ = AppendedFile(File::open_for_writing(path_), written);
 }
 
 void MetricsFile::flush() {
-  if (unwritten_.empty()) return;
-  end_ = std::min(end_, file_.size());  // others may have truncated the file
-  file_.write_at(end_, unwritten_.data(), std::ssize(unwritten_));
-  end_ += std::ssize(unwritten_);
-  unwritten_.clear();
+  file_.flush();
   is_warned_of_ = false;
 }
 
 void MetricsFile::append(const MetricsRow& row) {
   keep(row);
-  unwritten_ += detail::json_text(to_json(row)) + '\n';
+  file_.add(detail::json_text(to_json(row)) + '\n');
   try {
     flush();
   } catch (const FileError& error) {
-    if (unwritten_.size() > most_unwritten) throw;
+    if (file_.unwritten() > most_unwritten) throw;
     if (std::exchange(is_warned_of_, true)) return;
     log(LogLevel::warning,
         fmt::format("{}. The run goes on and will write the row later.", error.what()));

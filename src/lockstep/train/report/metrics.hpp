@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/io/file.hpp>
+#include <lockstep/io/appended_file.hpp>
 #include <lockstep/train/report/step_clock.hpp>
 #include <lockstep/train/task/outcome.hpp>
 
@@ -30,6 +30,10 @@ struct MetricsRow {
   TimeSplit times;
   std::optional<Slowest> slowest;  ///< with times, if a rank stands out
 };
+
+/// The row's numbers by name: "loss", "time_min_mean_max_s/compute/mean". Not kind, step and set;
+/// what is not a number is left out.
+[[nodiscard]] NamedFigures figures_of(const MetricsRow& row);
 
 /// Appends to metrics.jsonl, one flushed line per row, and keeps rows of this run (including its
 /// earlier parts) for the report. For a long run it keeps only every n-th, so that memory stays
@@ -55,6 +59,8 @@ class MetricsFile {
   static constexpr std::size_t most_unwritten = std::size_t{1} << 20;
   /// Writes rows that wait. Throws FileError.
   void flush();
+  /// Whether this file itself has the history: the run neither begins nor continues another one.
+  [[nodiscard]] bool continues_itself() const noexcept { return continues_itself_; }
   /// In order: of at most `most_rows` "step" rows every n-th, of as many "epoch" and "eval" rows
   /// those of every n-th epoch, and the newest of each kind and set.
   [[nodiscard]] const std::vector<MetricsRow>& rows() const noexcept { return rows_; }
@@ -75,11 +81,10 @@ class MetricsFile {
   void keep(MetricsRow row);
   void erase(std::size_t at);
 
-  File file_;
-  std::int64_t end_ = 0;   ///< of whole lines in the file
-  std::string unwritten_;  ///< whole lines
+  AppendedFile file_;
   bool is_warned_of_ = false;
   std::filesystem::path path_;
+  bool continues_itself_ = false;
   std::filesystem::path past_;  ///< read again by begin(); empty: none
   std::int64_t step_ = 0, epochs_done_ = 0;
   std::vector<MetricsRow> rows_;

@@ -62,11 +62,26 @@ std::string speed_in_words(const MetricsRow& row) {
 
 }  // namespace
 
-RunReport::RunReport(const Training& training, StepClock& clock, MetricsFile& metrics,
-                     Console& console)
-    : training_(training), clock_(clock), metrics_(metrics), console_(console) {
+RunReport::RunReport(const Training& training, const TrainingParts& parts, StepClock& clock,
+                     MetricsFile& metrics, Console& console)
+    : training_(training), parts_(parts), clock_(clock), metrics_(metrics), console_(console) {
   if (training.group->rank() == 0 && training.plan.device == Device{})
     peak_flops_ = product_speed(training.plan.train.precision) * math_threads();
+}
+
+void RunReport::write(const MetricsRow& row) {
+  metrics_.append(row);
+  for (const auto& part : parts_) part->reported(training_, row);
+}
+
+void RunReport::note(const StepTimes& mine) const {
+  if (!training_.plan.log.ranks) return;
+  console_.note(fmt::format(
+      "step {}: in {} steps {:.1f} ms, of them forward {:.1f}, backward {:.1f}, optimizer {:.1f}, "
+      "waiting for gradients {:.1f} (late ranks {:.1f}), for data {:.1f}",
+      training_.state.step, mine.steps, mine.wall * 1e3, mine.forward * 1e3, mine.backward * 1e3,
+      mine.optimizer * 1e3, mine.communication * 1e3, mine.communication_late * 1e3,
+      mine.data * 1e3));
 }
 
 double RunReport::add_times(MetricsRow& row, const StepTimes& mine) const {
@@ -92,6 +107,7 @@ void RunReport::step(const StepResult& step) {
   const auto now = clock_.totals();
   const auto since = now - last_row_;
   last_row_ = now;
+  note(since);
   MetricsRow row{.kind = "step", .step = state.step, .epoch = state.epoch + 1};
   const double wall = add_times(row, since);
   const auto batch = static_cast<double>(step.times.samples);
@@ -101,7 +117,7 @@ void RunReport::step(const StepResult& step) {
   row.seconds = wall;
   set_speed(row, static_cast<double>(since.samples) / wall, training_.task);
   if (training_.group->rank() != 0) return;
-  metrics_.append(row);
+  write(row);
   const std::int64_t total = plan.train.epochs * training_.batches.steps();
   const double left = static_cast<double>(total - state.step) * batch / row.samples_per_s;
   console_.progress(fmt::format("epoch {}/{}  step {}/{}  loss {}  {}  {:.0f} s left", row.epoch,
@@ -131,15 +147,15 @@ void RunReport::epoch_finished(const MetricsRow& row, const std::optional<Evalua
   const char* set = judging_set(data);
   if (found) (data.validation ? outcome_.validation : outcome_.test) = found;
   if (training_.group->rank() != 0) return;
-  metrics_.append(row);
+  write(row);
   if (found) {
-    metrics_.append({.kind = "eval",
-                     .step = row.step,
-                     .epoch = row.epoch,
-                     .loss = found->loss,
-                     .set = set,
-                     .metrics = found->metrics,
-                     .seconds = seconds});
+    write({.kind = "eval",
+           .step = row.step,
+           .epoch = row.epoch,
+           .loss = found->loss,
+           .set = set,
+           .metrics = found->metrics,
+           .seconds = seconds});
   }
   console_.say(fmt::format("epoch {}/{}  train loss {}  {}{}", row.epoch,
                            training_.plan.train.epochs, in_figures(row.loss),
@@ -157,13 +173,13 @@ void RunReport::evaluated(const char* set, const Evaluation& found, double secon
     return row.kind == "eval" && row.set == set && row.step == state.step;
   });
   if (known) return;  // the run had nothing left to do
-  metrics_.append({.kind = "eval",
-                   .step = state.step,
-                   .epoch = state.epoch,
-                   .loss = found.loss,
-                   .set = set,
-                   .metrics = found.metrics,
-                   .seconds = seconds});
+  write({.kind = "eval",
+         .step = state.step,
+         .epoch = state.epoch,
+         .loss = found.loss,
+         .set = set,
+         .metrics = found.metrics,
+         .seconds = seconds});
 }
 
 void RunReport::finish(double training_wall) {

@@ -15,7 +15,8 @@ class Console;
 class RunReport {
  public:
   /// All arguments must outlive this.
-  RunReport(const Training& training, StepClock& clock, MetricsFile& metrics, Console& console);
+  RunReport(const Training& training, const TrainingParts& parts, StepClock& clock,
+            MetricsFile& metrics, Console& console);
 
   void start_epoch();
   /// After each step; every log.every_steps a row. Collective.
@@ -35,10 +36,16 @@ class RunReport {
   [[nodiscard]] Outcome& outcome() noexcept { return outcome_; }
 
  private:
+  /// Writes this rank's own times to its log (log.ranks).
+  void note(const StepTimes& mine) const;
   /// Times of all ranks; the longest wall time of any. Collective.
   double add_times(MetricsRow& row, const StepTimes& mine) const;
 
+  /// Writes a row, and tells the parts.
+  void write(const MetricsRow& row);
+
   const Training& training_;
+  const TrainingParts& parts_;
   StepClock& clock_;
   MetricsFile& metrics_;
   Console& console_;

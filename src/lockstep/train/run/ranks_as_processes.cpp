@@ -37,6 +37,7 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
     } catch (...) {
       failure = current_failure();
       foreseen = is_foreseen();
+      console.note_failure(failure.message);
       if (is_agreed_by_all(ranks)) {
         if (rank == 0) complain(failure.message);
         return failure.code;

@@ -66,6 +66,7 @@ ExitCode run_ranks_as_threads(const std::string& name, int ranks, const GroupOpt
         code = body(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), console, run_dir);
       } catch (...) {
         Failure mine = current_failure();
+        console.note_failure(mine.message);
         if (is_agreed_by_all(ranks)) {
           code = mine.code;
           if (group.rank() == 0) complain(mine.message);

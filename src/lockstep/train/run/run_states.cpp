@@ -39,6 +39,7 @@ RunStates::RunStates(const Training& training, const TrainingParts& parts, Conte
   copies_.emplace(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
                   bytes_of_all_ranks(now.model) + bytes_of_all_ranks(now.optimizer));
   saves_.begin(training.state.step, resumed_from, now.model, now.optimizer);
+  told_step_ = saves_.saved_step();
 }
 
 NotFinite RunStates::not_finite() const {
@@ -46,8 +47,15 @@ NotFinite RunStates::not_finite() const {
   return may_be_anything ? NotFinite::save : NotFinite::refuse;
 }
 
+void RunStates::tell_saved() {
+  if (saves_.saved_step() == told_step_) return;
+  told_step_ = saves_.saved_step();
+  for (const auto& part : parts_) part->saved(training_, told_step_);
+}
+
 void RunStates::after_step(bool ends_epoch) {
   saves_.look();
+  tell_saved();
   if (ends_epoch) return;
   if (saves_.is_due(training_.state)) save(Due::now);
   if (copies_->is_due(training_.state.step)) copy();
@@ -91,6 +99,7 @@ void RunStates::finish(bool stopped) {
     save(Due::last);
     saves_.finish();
   }
+  tell_saved();
   if (!saves_.last_failure().empty()) {
     throw AgreedError(
         fmt::format("{} could not be saved: {}",

@@ -41,6 +41,8 @@ class RunStates {
   /// A save due now may be skipped, but not a run's last one.
   enum class Due : std::uint8_t { now, last };
   void save(Due due);
+  /// Tells the parts of a checkpoint that is complete.
+  void tell_saved();
   /// Copies into the nodes' memory; not while the ranks' models differ.
   void copy();
   /// How saves treat elements that are not finite.
@@ -50,6 +52,7 @@ class RunStates {
   const TrainingParts& parts_;
   Contents contents_;
   RunSaves saves_;
+  std::int64_t told_step_ = -1;  ///< of the last checkpoint that the parts heard of
   std::optional<RunLocalCopies> copies_;
 };
 
