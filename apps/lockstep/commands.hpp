@@ -8,7 +8,9 @@
 #include <lockstep/base/error.hpp>
 
 #include "elastic/options.hpp"
+#include "report/options.hpp"
 #include "scaling/options.hpp"
+#include "watch/options.hpp"
 
 namespace lockstep::utility {
 
@@ -82,6 +84,13 @@ ExitCode bench(int argc, char** argv, const BenchOptions& options);
 
 /// Measures a deck on several numbers of ranks, or compares two such studies. Starts no MPI.
 ExitCode scale(const scaling::Options& options);
+
+/// Writes a page about runs and scaling studies. Starts no MPI.
+ExitCode report(const report::Options& options);
+
+/// Shows a run while it goes on. Returns 0 once it is complete, 75 if it was stopped on request, 1
+/// if it ended otherwise. Starts no MPI.
+ExitCode watch(const watch::Options& options);
 
 /// Starts and watches a training. Restarts it on the remaining members after a failure, and on more
 /// when they come. Starts no MPI.
