@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/train/report/standard_output.hpp>
+
 #include "commands.hpp"
 #include "report/report.hpp"
 
