@@ -19,7 +19,7 @@ namespace {
 /// Of equal names each becomes the path that the user gave.
 template <class T>
 void tell_apart(std::vector<T>& list, const std::vector<fs::path>& paths,
-                 const std::function<std::string&(T&)>& name) {
+                const std::function<std::string&(T&)>& name) {
   std::map<std::string, int> count;
   for (T& one : list) ++count[name(one)];
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -56,7 +56,7 @@ std::int64_t write_report(const std::vector<fs::path>& paths, const fs::path& ou
   }
   tell_apart<Run>(runs, of_runs, [](Run& run) -> std::string& { return run.record.name; });
   tell_apart<ScalingStudy>(studies, of_studies,
-                            [](ScalingStudy& study) -> std::string& { return study.name; });
+                           [](ScalingStudy& study) -> std::string& { return study.name; });
   Page page;
   std::vector<std::string> names;
   for (const Run& run : runs) names.push_back(run.record.name);
