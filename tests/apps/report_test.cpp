@@ -1,6 +1,7 @@
 // `lockstep report` and `lockstep watch` as users run them.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -24,7 +25,22 @@ void write_long_run(const fs::path& folder) {
     metrics << written_row("step", step, 1, 1.0 + 1e-4 * (step * 7919 % 10'007), 1);
 }
 
-TEST(Report, OfTenThousandStepsIsSmall) {
+class ReportCommand : public testing::Test {
+ protected:
+  /// A build without dygraphs writes no page, and says why.
+  void SetUp() override {
+    if (std::string(std::getenv("LOCKSTEP_DYGRAPHS")).starts_with("/")) return;
+    const ScratchFolder scratch;
+    write_run(scratch.file("run"), "");
+    const Finished finished =
+        lockstep_utility({"report", scratch.file("run"), "-o", scratch.file("page.html")});
+    EXPECT_EQ(finished.exit_code, 1);
+    EXPECT_TRUE(finished.says("this lockstep was built without dygraphs")) << finished.output;
+    GTEST_SKIP() << "this build has no dygraphs";
+  }
+};
+
+TEST_F(ReportCommand, OfTenThousandStepsIsSmall) {
   const ScratchFolder scratch;
   write_long_run(scratch.file("run"));
   const std::string page = scratch.file("page.html");
@@ -36,7 +52,7 @@ TEST(Report, OfTenThousandStepsIsSmall) {
   EXPECT_LE(finished.seconds, 5);  // 0.3 on an idle machine: this test does not measure
 }
 
-TEST(Report, OverlaysRunsAndSaysWhatCannotBeCompared) {
+TEST_F(ReportCommand, OverlaysRunsAndSaysWhatCannotBeCompared) {
   const ScratchFolder scratch;
   write_run(scratch.file("a"), "[optimizer]\nlr = 0.1\n");
   write_run(scratch.file("b"), "[optimizer]\nlr = 0.2\n", "gpt");
@@ -55,7 +71,7 @@ TEST(Report, OverlaysRunsAndSaysWhatCannotBeCompared) {
   }
 }
 
-TEST(Report, BadInputIsOneSentenceAndLeavesNoPage) {
+TEST_F(ReportCommand, BadInputIsOneSentenceAndLeavesNoPage) {
   const ScratchFolder scratch;
   write_run(scratch.file("run"), "");
   fs::create_directories(scratch.file("study"));
