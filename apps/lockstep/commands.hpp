@@ -8,8 +8,10 @@
 #include <lockstep/base/error.hpp>
 
 #include "elastic/options.hpp"
+#include "report/options.hpp"
 #include "scaling/options.hpp"
 #include "sweep/options.hpp"
+#include "watch/options.hpp"
 
 namespace lockstep::utility {
 
@@ -90,6 +92,13 @@ ExitCode scale(const scaling::Options& options);
 
 /// Trains a deck with many settings, and ranks them. Starts no MPI.
 ExitCode sweep(const sweep::Options& options);
+
+/// Writes a page about runs and scaling studies. Starts no MPI.
+ExitCode report(const report::Options& options);
+
+/// Shows a run while it goes on. Returns 0 once it is complete, 75 if it was stopped on request, 1
+/// if it ended otherwise. Starts no MPI.
+ExitCode watch(const watch::Options& options);
 
 /// Starts and watches a training. Restarts it on the remaining members after a failure, and on more
 /// when they come. Starts no MPI.

@@ -379,5 +379,20 @@ int main(int argc, char** argv) {
                 [&] { return utility::sweep(settings); }),
             settings);
 
+  lockstep::report::Options pages;
+  auto* report = add(&cli, "report", "write a page of curves and tables about runs",
+                     [&] { return utility::report(pages); });
+  report->add_option("RUN", pages.paths, "run folders, and folders of scaling studies")->required();
+  report->add_option("-o,--output", pages.output, "the page, one file")->capture_default_str();
+
+  lockstep::watch::Options sight;
+  auto* watch = add(&cli, "watch", "show a run in the terminal while it goes on",
+                    [&] { return utility::watch(sight); });
+  watch->add_option("RUN", sight.run, "a run folder, which may not exist yet")->required();
+  watch->add_option("--every", sight.every, "seconds between updates")
+      ->check(lockstep::number_within(0.1, 86'400))
+      ->capture_default_str();
+  watch->add_flag("--once", sight.once, "show the run as it is, and end");
+
   return lockstep::run_tool(cli, argc, argv, [&] { return action(); });
 }

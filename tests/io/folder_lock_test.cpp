@@ -117,6 +117,21 @@ TEST_F(FolderLockTest, IsGivenToOneAtATimeAndRefusedWithTheOwnersName) {
   EXPECT_EQ(refusal(), "");
 }
 
+TEST_F(FolderLockTest, OwnerOfIsTheLivingOneAndChangesNothing) {
+  EXPECT_FALSE(FolderLock::owner_of(folder_));
+  {
+    const FolderLock lock(folder_);
+    const auto owner = FolderLock::owner_of(folder_);
+    ASSERT_TRUE(owner);
+    EXPECT_NE(owner->find("process " + std::to_string(getpid())), std::string::npos) << *owner;
+    EXPECT_TRUE(lock.is_held());
+  }
+  EXPECT_FALSE(FolderLock::owner_of(folder_));
+  dead_owner();
+  EXPECT_FALSE(FolderLock::owner_of(folder_));
+  EXPECT_EQ(left(), std::vector<std::string>{FolderLock::file_name});
+}
+
 TEST_F(FolderLockTest, OfADeadProcessIsTakenOver) {
   for (const bool refused : {false, true}) {
     links_are_refused = refused;

@@ -49,6 +49,7 @@ closure "${listed[@]}" >"$work/closure"
 ninja -C "$build" -t deps | sed -n 's/^    //p' | grep '^/' | grep -v -e "^$PWD/" -e "^$build/" | sort -u >"$work/headers"
 sed -nE 's/^(CMAKE_COMMAND|CMAKE_MAKE_PROGRAM|CMAKE_C_COMPILER|CMAKE_CXX_COMPILER|MPIEXEC_EXECUTABLE):[A-Z]*=//p' \
   "$build/CMakeCache.txt" >"$work/files"
+sed -n 's#^LOCKSTEP_DYGRAPHS:PATH=\(/.*\)#\1/dygraph.min.js#p' "$build/CMakeCache.txt" >>"$work/files" # compiled in
 programs=0
 while IFS= read -r -d '' file; do
   if [ "$(head -c 4 "$file" | od -An -c | tr -d ' ')" = '177ELF' ]; then

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -293,6 +294,16 @@ FolderLock::FolderLock(FolderLock&& other) noexcept
     : file_(std::move(other.file_)),
       device_(other.device_),
       inode_(std::exchange(other.inode_, 0)) {}
+
+std::optional<std::string> FolderLock::owner_of(const fs::path& folder) {
+  const Chain chain = walk(folder);
+  if (!chain.owner) return std::nullopt;
+  struct stat then {};
+  if (::stat(chain.file.c_str(), &then) != 0) return std::nullopt;  // released meanwhile
+  const auto silence = static_cast<double>(std::time(nullptr) - then.st_mtim.tv_sec);
+  if (is_dead(*chain.owner, myself(), silence)) return std::nullopt;
+  return words(*chain.owner);
+}
 
 void FolderLock::refresh() const noexcept {
   if (is_held()) ::utimensat(AT_FDCWD, file_.c_str(), nullptr, 0);

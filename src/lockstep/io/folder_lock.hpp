@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -30,6 +31,10 @@ class FolderLock {
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock() { release(); }
+
+  /// The living owner of a folder in words, "process 17 on node3 (...)"; nothing if it has none.
+  /// Writes nothing: heartbeats are compared with this machine's clock.
+  [[nodiscard]] static std::optional<std::string> owner_of(const std::filesystem::path& folder);
 
   /// A heartbeat. Does nothing if the lock is no longer this one's.
   void refresh() const noexcept;

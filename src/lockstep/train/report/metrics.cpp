@@ -37,6 +37,7 @@ Json to_json(const Spread& spread) {
 
 Json to_json(const MetricsRow& row) {
   Json json{{"kind", row.kind}, {"step", row.step}, {"epoch", row.epoch}};
+  if (row.total_steps >= 0) json["total_steps"] = row.total_steps;
   if (row.kind == "eval") json["set"] = row.set;
   json["loss"] = number(row.loss);
   for (const auto& [name, value] : row.metrics) json[name] = number(value);
@@ -81,6 +82,7 @@ MetricsRow row_from(const Json& json) {
   row.kind = json.at("kind").get<std::string>();
   row.step = json.at("step").get<std::int64_t>();
   row.epoch = json.at("epoch").get<std::int64_t>();
+  row.total_steps = json.value("total_steps", std::int64_t{-1});
   row.loss = number_from(json.at("loss"));
   if (row.kind == "eval") {
     row.set = json.value("set", "test");
@@ -119,15 +121,17 @@ MetricsRow row_from(const Json& json) {
   return row;
 }
 
-/// Nothing for an invalid line: the last one of a killed run may be half a line, and a disk or an
-/// editor may have changed others.
-std::optional<MetricsRow> row_of_line(const std::string& line) {
+}  // namespace
+
+std::optional<MetricsRow> metrics_row_of(const std::string& line) {
   try {
     return row_from(Json::parse(line));
   } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
+
+namespace {
 
 void add_figures(const Json& json, const std::string& name, NamedFigures& figures) {
   if (json.is_number()) figures.emplace_back(name, json.get<double>());
@@ -147,6 +151,7 @@ void add_figures(const Json& json, const std::string& name, NamedFigures& figure
 NamedFigures figures_of(const MetricsRow& row) {
   Json json = to_json(row);
   json.erase("step");
+  json.erase("total_steps");
   NamedFigures figures;
   add_figures(json, "", figures);
   return figures;
@@ -159,7 +164,7 @@ MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path
   continues_itself_ = std::filesystem::equivalent(past, path_, not_there);
   std::ifstream in(past);
   for (std::string line; std::getline(in, line);) {
-    std::optional<MetricsRow> row = row_of_line(line);
+    std::optional<MetricsRow> row = metrics_row_of(line);
     if (!row) continue;
     if (continues_itself_ && row->step > step)
       steps_again_ = std::max(steps_again_, row->step - step);
@@ -213,7 +218,7 @@ void MetricsFile::begin() {
   constexpr std::size_t at_a_time = std::size_t{1} << 20;
   std::ifstream in(past_);
   for (std::string line; !past_.empty() && std::getline(in, line);) {
-    const std::optional<MetricsRow> row = row_of_line(line);
+    const std::optional<MetricsRow> row = metrics_row_of(line);
     if (!row || !is_past(*row)) continue;
     lines += line + '\n';
     if (lines.size() >= at_a_time) write();

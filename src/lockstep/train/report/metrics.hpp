@@ -16,10 +16,11 @@ namespace lockstep::train {
 struct MetricsRow {
   std::string kind;  ///< "step", "epoch" or "eval"
   std::int64_t step = 0;
-  std::int64_t epoch = 0;    ///< from 1
-  double loss = 0;           ///< mean over the samples since the last row
-  std::string set = "test";  ///< for "eval" rows: "validation" or "test"
-  NamedFigures metrics;      ///< for "eval" rows: the task's metrics, each with a key of its own
+  std::int64_t epoch = 0;         ///< from 1
+  std::int64_t total_steps = -1;  ///< for "step" rows: steps of the whole run, as planned
+  double loss = 0;                ///< mean over the samples since the last row
+  std::string set = "test";       ///< for "eval" rows: "validation" or "test"
+  NamedFigures metrics;  ///< for "eval" rows: the task's metrics, each with a key of its own
   double lr = -1;
   double grad_norm = -1;  ///< of the whole gradient before clipping; negative: not measured
   double samples_per_s = -1, tokens_per_s = -1;
@@ -34,6 +35,10 @@ struct MetricsRow {
 /// The row's numbers by name: "loss", "time_min_mean_max_s/compute/mean". Not kind, step and set;
 /// what is not a number is left out.
 [[nodiscard]] NamedFigures figures_of(const MetricsRow& row);
+
+/// The row that a line of metrics.jsonl holds. Nothing for an invalid line: the last one of a
+/// killed run may be half a line, and a disk or an editor may have changed others.
+[[nodiscard]] std::optional<MetricsRow> metrics_row_of(const std::string& line);
 
 /// Appends to metrics.jsonl, one flushed line per row, and keeps rows of this run (including its
 /// earlier parts) for the report. For a long run it keeps only every n-th, so that memory stays

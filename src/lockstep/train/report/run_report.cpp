@@ -108,7 +108,9 @@ void RunReport::step(const StepResult& step) {
   const auto since = now - last_row_;
   last_row_ = now;
   note(since);
-  MetricsRow row{.kind = "step", .step = state.step, .epoch = state.epoch + 1};
+  const std::int64_t total = plan.train.epochs * training_.batches.steps();
+  MetricsRow row{
+      .kind = "step", .step = state.step, .epoch = state.epoch + 1, .total_steps = total};
   const double wall = add_times(row, since);
   const auto batch = static_cast<double>(step.times.samples);
   row.loss = all_reduce_scalar(*training_.group, step.loss_sum, ReduceOp::sum) / batch;
@@ -118,7 +120,6 @@ void RunReport::step(const StepResult& step) {
   set_speed(row, static_cast<double>(since.samples) / wall, training_.task);
   if (training_.group->rank() != 0) return;
   write(row);
-  const std::int64_t total = plan.train.epochs * training_.batches.steps();
   const double left = static_cast<double>(total - state.step) * batch / row.samples_per_s;
   console_.progress(fmt::format("epoch {}/{}  step {}/{}  loss {}  {}  {:.0f} s left", row.epoch,
                                 plan.train.epochs, state.step, total, in_figures(row.loss),

@@ -1,0 +1,8 @@
+#pragma once
+#include <nlohmann/json.hpp>
+
+namespace lockstep::report {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace lockstep::report

@@ -1,0 +1,13 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace lockstep::report {
+
+/// What `lockstep report` takes.
+struct Options {
+  std::vector<std::string> paths;      ///< folders of runs and of scaling studies
+  std::string output = "report.html";  ///< the page
+};
+
+}  // namespace lockstep::report
