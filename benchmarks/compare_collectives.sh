@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Collectives beside PyTorch's (torch.distributed, backend Gloo): the same bytes on the same cores, in turn, so that a
-# shared machine's moods hit both. Prints microseconds a call, medians, and how many times faster ours are: on ordinary
-# tensors ("private") and on tensors of shared_buffer ("shared"), with MPI's own blocking call beside them.
+# Compares collectives with those of PyTorch (torch.distributed, backend Gloo): the same bytes on the same cores. The two
+# sides run alternately, so that other load on the machine affects both. Prints the median time of a call in microseconds
+# and PyTorch's time divided by Lockstep's: for ordinary tensors ("private"), tensors of shared_buffer ("shared") and
+# MPI's own blocking call.
 #   benchmarks/compare_collectives.sh PYTHON [PROGRAM]
-# PYTHON   any python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
+# PYTHON   a python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
 # PROGRAM  default build/release/benchmarks/comm/comm.collectives_bench
-# RANKS (2), COLLECTIVES ("all_reduce broadcast ...", all of them), BYTES ("4 1024 ...") and MPIEXEC (mpiexec) may be set
-# in the environment.
+# Environment (defaults): RANKS (2), COLLECTIVES (all, "all_reduce broadcast ..."), BYTES ("4 1024 ..."), MPIEXEC
+# (mpiexec).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_collectives.sh PYTHON [PROGRAM]}

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A small GPT-2 (10.8 M parameters) beside PyTorch, one core a rank, in turn, so that a shared machine's moods hit both:
-# training steps, causal attention over 1024 positions, and sampling with keys and values kept. Prints the best of each
-# side's rounds and their ratio. Last, both sides ours: training with model.recompute, and without.
+# Compares a small GPT-2 (10.8 M parameters) with PyTorch, one core a rank: training steps, causal attention over 1024
+# positions, and sampling with a key-value cache. The two sides run alternately, so that other load on the machine
+# affects both. Prints the best round of each side and their ratio. At the end it compares Lockstep's training with and
+# without model.recompute.
 #   benchmarks/compare_gpt.sh PYTHON [BUILD]
-# PYTHON  any python with torch
+# PYTHON  a python with torch
 # BUILD   default build/release
-# ROUNDS (3), STEPS (12), SECONDS_EACH (3), RANKS ("1 2"), CORE (0) and PRECISION (f32, or bf16: on both sides, but for
-# sampling) may be set in the environment.
+# Environment (defaults): ROUNDS (3), STEPS (12), SECONDS_EACH (3), RANKS ("1 2"), CORE (0), PRECISION (f32; bf16 applies
+# to both sides, except for sampling).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_gpt.sh PYTHON [BUILD]}
@@ -21,7 +22,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 awk 'BEGIN {srand(1); for (i = 0; i < 400000; ++i) printf "%c", 33 + int(90 * rand())}' >"$scratch/text"
 "$build/apps/gpt" tokens "$scratch/text" --output "$scratch/tokens" >"$scratch/log"
 
-# RANKS [ARGUMENT...]: tokens/s, the median step's
+# train RANKS [ARGUMENT...]: tokens/s of the median step
 train() {
   local ranks=$1
   shift
@@ -48,7 +49,7 @@ theirs() {
     *) taskset -c "$core" "$python" benchmarks/pytorch/gpt.py "$1" "$seconds" ;;
   esac
 }
-# the best of a file: the least milliseconds, the most tokens
+# the best line of a file: the lowest milliseconds or the highest tokens/s
 best() { sed 's/.* //' "$1" | if [[ $2 == attention ]]; then sort -g; else sort -gr; fi | head -n 1; }
 
 printf '%-22s %12s %12s %7s\n' '' Lockstep PyTorch ratio

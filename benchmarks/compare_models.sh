@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A training step of each bundled model beside PyTorch: the same network, batch and optimizer on one core, in turn, so
-# that a shared machine's moods hit both. Prints the medians of samples/s, their ratio, which fraction of the core's f32
-# peak both reach, and by how much each process grew for it. The operations are those of the formulas: the ConvNet's fused
-# convolution skips products with zero, so that its fraction says nothing about the processor.
+# Compares a training step of each bundled model with PyTorch: the same network, batch and optimizer on one core. The two
+# sides run alternately, so that other load on the machine affects both. Prints the median samples/s, their ratio, each
+# side's fraction of the core's f32 peak and the growth of each process. Operations are counted from the formulas. The
+# ConvNet's fused convolution skips products with zero, so its fraction does not describe the processor's speed.
 #   benchmarks/compare_models.sh PYTHON [PROGRAM]
-# PYTHON   any python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
+# PYTHON   a python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
 # PROGRAM  default build/release/benchmarks/nn/nn.model_step_bench
-# ROUNDS (3), SECONDS_EACH (2), CORE (0), MODELS ("convnet:128 mlp:128 resnet18:32 transformer:32", with the batch) and
-# PRECISION (f32, or bf16: on both sides) may be set in the environment.
+# Environment (defaults): ROUNDS (3), SECONDS_EACH (2), CORE (0), MODELS ("convnet:128 mlp:128 resnet18:32
+# transformer:32", each with its batch size), PRECISION (f32; bf16 applies to both sides).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_models.sh PYTHON [PROGRAM]}
@@ -19,7 +19,7 @@ trap 'rm -rf "$scratch"' EXIT
 export PRECISION=${PRECISION:-f32}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 on_core() { taskset -c "$core" "$@"; }
-# median of the number after a word in all lines of a file
+# median of the numbers that follow a word, over all lines of a file
 median() {
   sed -n "s|.*$2 \([0-9.e+-]*\).*|\1|p" "$1" | sort -g |
     awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'

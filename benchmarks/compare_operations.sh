@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Each operation's forward and backward beside PyTorch's, on one core, in turn, so that a shared machine's moods hit both. Prints
-# a table: microseconds, the least of all rounds, and PyTorch's over ours (above 1: we are faster).
+# Compares forward and backward of each operation with PyTorch, on one core. The two sides run alternately, so that other
+# load on the machine affects both. Prints a table: the lowest time of all rounds in microseconds, and PyTorch's time
+# divided by Lockstep's (above 1: Lockstep is faster).
 #   benchmarks/compare_operations.sh PYTHON [PROGRAM]
-# PYTHON   any python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
+# PYTHON   a python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
 # PROGRAM  default build/release/benchmarks/autograd/autograd.operations_bench
-# ROUNDS (3), SECONDS_EACH (0.1) and CORE (0) may be set in the environment.
+# Environment (defaults): ROUNDS (3), SECONDS_EACH (0.1), CORE (0).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_operations.sh PYTHON [PROGRAM]}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The default deck beside PyTorch DDP: the same model, data, batch and optimizer, one core a rank, in turn, so that a
-# shared machine's moods hit both. Prints samples/s of training, medians and their ratio.
-# Then ResNet-18 and the transformer on made-up images (benchmarks/pytorch/model_step.py).
+# Compares the default deck with PyTorch DDP: the same model, data, batch and optimizer, one core a rank. The two sides
+# run alternately, so that other load on the machine affects both. Prints the median samples/s of training and their
+# ratio. Then it compares ResNet-18 and the transformer on random images (benchmarks/pytorch/model_step.py).
 #   benchmarks/compare_pytorch.sh PYTHON [PROGRAM]
-# PYTHON   any python with torch and numpy (python3 -m venv scratch && scratch/bin/pip install torch numpy)
+# PYTHON   a python with torch and numpy (python3 -m venv scratch && scratch/bin/pip install torch numpy)
 # PROGRAM  classify; default build/release/apps/classify
-# ROUNDS (3), EPOCHS (2), RANKS ("1 2") and MODELS ("convnet resnet18 transformer") may be set in the environment.
+# Environment (defaults): ROUNDS (3), EPOCHS (2), RANKS ("1 2"), MODELS ("convnet resnet18 transformer").
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_pytorch.sh PYTHON [PROGRAM]}
@@ -18,7 +18,7 @@ trap 'rm -rf "$scratch"' EXIT
 mpiexec=$(command -v mpiexec.mpich || command -v mpiexec)
 median() { sort -n | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
-# RANKS ARGUMENTS...: samples/s of each epoch's training, one per line
+# lockstep RANKS ARGUMENTS...: training samples/s of each epoch, one per line
 lockstep() {
   local ranks=$1 && shift
   "$mpiexec" -n "$ranks" -bind-to core "$program" "$@" --set run.threads=1 --set "run.dir=\"$scratch/run\"" \
@@ -27,7 +27,7 @@ lockstep() {
   rm -rf "$scratch"/run*
 }
 
-# MODEL RANKS: the same of one side
+# ours MODEL RANKS: the same for one of the models, by Lockstep
 ours() {
   case $1 in
     convnet) lockstep "$2" inputs/fashion_mnist.toml --set "train.epochs=$epochs" ;;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# docs/examples/heat_residual.cpp beside the same training in PyTorch, one core each, in turn: milliseconds a step, medians and
-# their ratio.
+# Compares docs/examples/heat_residual.cpp with the same training in PyTorch, alternately on one core each. Prints the
+# median milliseconds of a step and their ratio.
 #   benchmarks/compare_second_derivatives.sh PYTHON [PROGRAM]
-# PYTHON   any python with torch (python3 -m venv scratch && scratch/bin/pip install torch)
+# PYTHON   a python with torch (python3 -m venv scratch && scratch/bin/pip install torch)
 # PROGRAM  heat_residual; default build/release/docs/examples/heat_residual
-# ROUNDS (3) and STEPS (1000) may be set in the environment.
+# Environment (defaults): ROUNDS (3), STEPS (1000).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_second_derivatives.sh PYTHON [PROGRAM]}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # scripts/api_reference.sh [BUILD]
 #
-# Makes the API reference, BUILD/api/html/index.html (BUILD: build/release), of the public headers that the configuration
-# of BUILD has listed. A warning of Doxygen is an error, and so is a class without a description; functions and members without
-# one are counted. Needs doxygen; takes the theme doxygen-awesome-css if it is installed.
+# Generates the API reference BUILD/api/html/index.html (BUILD defaults to build/release) from the public headers listed
+# when BUILD was configured. A Doxygen warning or a class without a description is an error. Functions and members
+# without one are counted. Needs doxygen; uses the theme doxygen-awesome-css if it is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${1:-build/release}
@@ -34,7 +34,7 @@ doxygen "$build/api/Doxyfile" 2>"$build/api/warnings.txt"
 
 undescribed='warning: Member .* is not documented'
 if grep . "$build/api/warnings.txt" | grep -v "$undescribed" >&2; then
-  echo "api_reference: Doxygen found what stands above" >&2
+  echo "api_reference: Doxygen failed with the warnings above" >&2
   exit 1
 fi
 pages=$(find "$build/api/html" -name '*.html' | wc -l)

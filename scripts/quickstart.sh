@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh clone to a trained network: installs missing packages, builds, and trains the ConvNet
-# of inputs/fashion_mnist.toml for 2 epochs on 2 MPI ranks. A second run does only what is left to
-# do.
+# of inputs/fashion_mnist.toml for 2 epochs on 2 MPI ranks. A second run only does
+# the remaining work.
 #   JOBS  parallel compilations (default: the cores this process may use)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +19,7 @@ if completed; then
 else
   resume=()
   if [ -e "$run" ]; then
-    echo "quickstart: $run is unfinished; going on from its newest checkpoint, if it has one."
+    echo "quickstart: $run is unfinished: training continues from its newest checkpoint, or anew if there is none."
     resume=(--resume)
   fi
   mpiexec=$(cached MPIEXEC_EXECUTABLE)

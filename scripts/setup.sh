@@ -2,8 +2,8 @@
 # scripts/setup.sh PRESET SECTION...
 #
 # Installs the missing packages of the named sections of scripts/packages.txt (apt, as root or with
-# sudo) and configures build/PRESET. If nothing can be installed (a cluster, another system), it
-# lists what is missing and how to get it, and goes on: CMake decides whether everything is there.
+# sudo) and configures build/PRESET. If it cannot install (a cluster, another system), it
+# lists the missing packages and how to get them, and continues: CMake decides whether they are needed.
 # Section test also puts the Python packages of scripts/python_packages.txt into build/python.
 #   LOCKSTEP_CMAKE_ARGS  further arguments of the configuration, e.g. "-DLOCKSTEP_ARCH=x86-64-v3"
 set -euo pipefail
@@ -50,7 +50,7 @@ may_install() {
   command -v apt-get >/dev/null || return 1
   [ "$(id -u)" -eq 0 ] && return 0
   command -v sudo >/dev/null || return 1
-  # Without a terminal no password can be typed.
+  # sudo cannot ask for a password without a terminal.
   if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi
 }
 
@@ -79,7 +79,7 @@ if [ ${#packages[@]} -eq 0 ]; then
   exit 2
 fi
 
-missing=("${packages[@]}")  # as far as known
+missing=("${packages[@]}")  # unless dpkg is here to check
 if command -v dpkg-query >/dev/null; then
   mapfile -t missing < <(missing_packages "${packages[@]}")
   why="you are neither root nor allowed to use sudo"
@@ -94,7 +94,7 @@ if command -v dpkg-query >/dev/null; then
   if [ ${#missing[@]} -gt 0 ]; then
     say "not installed, since $why: ${missing[*]}"
     how_to_get_them "${missing[@]}"
-    say "Going on, in case they come from elsewhere (modules, Spack)."
+    say "Continuing, in case they come from elsewhere (modules, Spack)."
   fi
 else
   say "this system has no dpkg: taking dependencies from the environment (modules, Spack)"

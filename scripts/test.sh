@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # scripts/test.sh [CTEST ARGUMENT...]
 #
-# Installs what is missing, builds everything and runs every test; arguments go to ctest:
+# Installs missing packages, builds everything and runs every test. Arguments are passed to ctest:
 #   scripts/test.sh -R checkpoint --repeat until-fail:5
-#   JOBS  parallel compilations (default: the cores of this process); of tests twice as many, since half of
-#         their time they wait, and one more: Slurm's, one after the other, hardly compute
+#   JOBS  parallel compilations (default: the cores of this process). 2 JOBS + 1 tests run in parallel: tests wait
+#         half of their time, and Slurm's tests, which run one after another, hardly compute
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -9,6 +9,7 @@
 
 #include "elastic/options.hpp"
 #include "scaling/options.hpp"
+#include "sweep/options.hpp"
 
 namespace lockstep::utility {
 
@@ -86,6 +87,9 @@ ExitCode bench(int argc, char** argv, const BenchOptions& options);
 
 /// Measures a deck on several numbers of ranks, or compares two such studies. Starts no MPI.
 ExitCode scale(const scaling::Options& options);
+
+/// Trains a deck with many settings, and ranks them. Starts no MPI.
+ExitCode sweep(const sweep::Options& options);
 
 /// Starts and watches a training. Restarts it on the remaining members after a failure, and on more
 /// when they come. Starts no MPI.

@@ -107,6 +107,22 @@ void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
   command
       ->add_option("--script", options.script, "print a job script of the study for a batch system")
       ->check(CLI::IsMember({"slurm", "pbs", "flux"}));
+  sizes("--predict", options.predict,
+        "numbers of ranks to predict by a model of the machine and the deck: 64,512,4096");
+  sizes("--fit", options.fit,
+        "measured numbers of ranks to predict from; the others are held out (default: all with "
+        "cores of their own)");
+  count("--ranks-a-node", options.ranks_a_node,
+        "of predicted sizes; 0: as many as a measured node has room for", 0);
+  command
+      ->add_option("--network", options.network,
+                   "between the nodes of predicted sizes, instead of what was measured")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(lockstep::number_within(1e-6, 1e9))
+      ->type_name("LATENCY_US,GB_PER_S");
+  command->add_flag("--try-best", options.try_best,
+                    "also measure the change of the deck that is predicted to help most");
   auto* compare =
       command
           ->add_option("--compare", options.compare, "two studies: folders, or their scaling.json")
@@ -116,6 +132,75 @@ void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
                    "of two studies this may differ, and is what the ratio is of")
       ->check(CLI::IsMember({"deck", "version", "machine"}))
       ->needs(compare);
+}
+
+void add_sweep(CLI::App* command, lockstep::sweep::Options& options) {
+  constexpr int most_ranks = 1 << 20;
+  const auto assignments = [&](const char* name, auto& value, const char* help) {
+    command->add_option(name, value, help)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+  };
+  const auto count = [&](const char* name, int& value, const char* help, int least, int most) {
+    return command->add_option(name, value, help)->check(CLI::Range(least, most));
+  };
+  command
+      ->add_option("DECK", options.deck, "a deck of classify, regress or gpt; with --program any")
+      ->required();
+  assignments("--set", options.overrides, "override a key for all trials: table.key=value");
+  command->add_option("-o,--output", options.output, "folder of the sweep, new or to go on with")
+      ->required();
+  assignments("--grid", options.grid,
+              "values of a key: table.key=value,value,...; several: every combination");
+  assignments("--random", options.random,
+              "a key's values at random: table.key=log:LOW:HIGH, uniform:LOW:HIGH or int:LOW:HIGH");
+  count("--trials", options.draws, "draws of --random for each combination of the grid", 1, 10'000);
+  command->add_option("--seed", options.seed, "of the draws")
+      ->check(lockstep::seed_of_64_bits())
+      ->capture_default_str();
+  command->add_option("--metric", options.metric,
+                      "field of summary.json; default: checkpoint.best, else the loss, of the "
+                      "validation set if there is one, else of the test set");
+  command->add_option("--mode", options.mode, "default: by the metric")
+      ->check(CLI::IsMember({"min", "max"}));
+  auto* halving = command->add_option(
+      "--halving", options.halving,
+      "successive halving: epochs:N or steps:N of each trial in the first rung");
+  count("--eta", options.eta,
+        "one of so many trials goes on to the next rung, with so many times the training", 2, 1000)
+      ->capture_default_str()
+      ->needs(halving);
+  count("--ranks-per-trial", options.ranks, "ranks of each trial", 1, most_ranks)
+      ->capture_default_str();
+  count("--parallel", options.parallel, "trials at a time; default: as many as have room", 1,
+        most_ranks);
+  count("--threads", options.threads,
+        "cores of each rank; default: the deck's run.threads, else those Slurm gave it, else 1", 1,
+        1024);
+  command->add_flag("--oversubscribe", options.oversubscribe,
+                    "trials may share the cores of this machine");
+  command->add_option("--program", options.program, "default: the bundled one for the deck");
+  command->add_option("--members", options.members,
+                      "file of lines HOST SLOTS; default: the Slurm allocation, else this machine");
+  command->add_option("--launcher", options.launcher,
+                      "default: srun in a Slurm allocation, else mpiexec (MPICH's)");
+  command->add_flag("--dry-run", options.dry_run, "print the commands of all trials");
+  count("--only", options.only, "run this trial alone, counted from 0, as tasks of --script do", 0,
+        10'000);
+  command
+      ->add_option("--script", options.script,
+                   "print a job script: an array job with a trial a task; with --halving one job")
+      ->check(CLI::IsMember({"slurm"}));
+  command->footer(
+      "Examples:\n"
+      "  lockstep sweep DECK --grid optimizer.lr=0.1,0.01 --grid train.batch_size=64,128 -o DIR\n"
+      "  lockstep sweep DECK --random optimizer.lr=log:1e-4:1e-1 --trials 20 --seed 1 -o DIR\n"
+      "  lockstep sweep DECK --random optimizer.lr=log:1e-4:1e-1 --trials 27 --halving epochs:1 "
+      "-o DIR\n"
+      "  lockstep sweep DECK --grid 'optimizer.kind=\"sgd\",\"adam\"' --ranks-per-trial 2 "
+      "--parallel 4 -o DIR\n"
+      "  lockstep sweep DECK --grid optimizer.lr=0.1,0.01 -o DIR --script slurm >sweep.sbatch");
 }
 
 }  // namespace
@@ -285,6 +370,14 @@ int main(int argc, char** argv) {
                   "--output DIR",
                   [&] { return utility::scale(study); }),
               study);
+
+  lockstep::sweep::Options settings;
+  settings.arguments.assign(argv, argv + argc);
+  add_sweep(add(&cli, "sweep",
+                "train a deck with many settings: lockstep sweep DECK --grid "
+                "optimizer.lr=0.1,0.01 --output DIR",
+                [&] { return utility::sweep(settings); }),
+            settings);
 
   return lockstep::run_tool(cli, argc, argv, [&] { return action(); });
 }

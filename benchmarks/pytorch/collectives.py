@@ -1,10 +1,11 @@
-"""Collectives of torch.distributed's Gloo backend, the counterpart of benchmarks/comm/collectives_bench.cpp: one process
-a rank, one core each, float32 on the host.
+"""Times collectives of torch.distributed's Gloo backend, as benchmarks/comm/collectives_bench.cpp times Lockstep's: one
+process a rank, one core each, float32 on the host.
 
 usage: collectives.py RANKS COLLECTIVE BYTES...     (all_reduce, broadcast, reduce, all_gather, reduce_scatter,
                                                       all_to_all or send_recv)
-Prints a line a size: COLLECTIVE BYTES MICROSECONDS, the median over samples of the slowest rank's time a call. BYTES is
-the tensor of all_reduce, broadcast, reduce and send_recv (a round trip), the larger of the two tensors of the others.
+Prints a line for each size: COLLECTIVE BYTES MICROSECONDS. The time of a call is that of the slowest rank, the median over
+samples. BYTES is the size of the tensor for all_reduce, broadcast, reduce and send_recv (a round trip), and of the larger
+tensor for the others.
 """
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""The ConvNet of the default deck in PyTorch, as both benchmarks here train it."""
+"""The ConvNet of the default deck in PyTorch, for ddp_convnet.py and model_step.py."""
 import torch.nn as nn
 import torch.nn.functional as F
 

@@ -1,8 +1,8 @@
-"""The default deck's training in PyTorch, for benchmarks/compare_pytorch.sh: ConvNet on Fashion-MNIST, global batch
-128, SGD 0.01 with momentum 0.5, one core a rank, images in memory as float32, no DataLoader.
+"""Trains the default deck's ConvNet in PyTorch, for benchmarks/compare_pytorch.sh: Fashion-MNIST, global batch 128,
+SGD 0.01 with momentum 0.5, one core a rank, images in memory as float32, no DataLoader.
 
 usage: ddp_convnet.py RANKS EPOCHS FOLDER     (FOLDER holds the four Fashion-MNIST files, .gz)
-Prints a line an epoch: samples/s of training alone, loss, test accuracy.
+Prints a line for each epoch: samples/s of training alone, loss, test accuracy.
 """
 import gzip
 import os

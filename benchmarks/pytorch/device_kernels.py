@@ -1,4 +1,5 @@
-"""Kernels of PyTorch on a GPU, the counterpart of benchmarks/tensor/device_bench.cpp, whose lines it prints for "eager".
+"""Times PyTorch's kernels on a GPU, as benchmarks/tensor/device_bench.cpp times Lockstep's. Prints the same lines, with the
+mode "eager".
 
 usage: device_kernels.py cuda|cpu ELEMENTS SIZE
 """

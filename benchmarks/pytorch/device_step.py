@@ -1,10 +1,10 @@
-"""Training steps in PyTorch on a GPU, the counterpart of scripts/gpu/phases/ours.sh: forward, loss, backward and optimizer on
-one fixed batch of random numbers. First all steps eager, then all compiled by torch.compile.
+"""Times training steps in PyTorch on a GPU, as scripts/gpu/phases/ours.sh times Lockstep's: forward, loss, backward and
+optimizer on one fixed random batch. First all models run eagerly, then all compiled by torch.compile.
 
 usage: device_step.py cuda|cpu SECONDS MODEL:PRECISION:BATCH...
        MODEL convnet28, resnet1832, resnet18224 (with the size of images), gpt (GPT-2 of 124 M parameters) or small_gpt
        PRECISION f32, or bf16: under autocast
-Prints for each "speed eager|compile MODEL PRECISION BATCH VALUE UNIT" and the memory at its peak.
+Prints "speed eager|compile MODEL PRECISION BATCH VALUE UNIT" and the peak memory for each of them.
 """
 import sys
 import time
@@ -85,7 +85,7 @@ def main():
         for text in steps:
             try:
                 measure(mode, device, seconds, text)
-            except Exception as error:  # the others can still be measured
+            except Exception as error:  # measure the others
                 failed += 1
                 print(f"{mode} {text}: {type(error).__name__}: {error}", file=sys.stderr)
     sys.exit(1 if failed else 0)

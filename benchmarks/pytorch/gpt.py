@@ -1,10 +1,10 @@
 """A small GPT-2 in PyTorch, one core a rank: 6 layers, 6 heads, 384 wide, context 256, 96 tokens (10.8 M parameters).
-The counterpart of `gpt train` and benchmarks/nn/gpt_bench.cpp; benchmarks/compare_gpt.sh runs both. With PRECISION=bf16 in
-the environment training runs under autocast, and attention gets bfloat16.
+benchmarks/compare_gpt.sh compares it with `gpt train` and benchmarks/nn/gpt_bench.cpp. With PRECISION=bf16 in the
+environment training runs under autocast, and attention takes bfloat16.
 
 usage: gpt.py train RANKS STEPS      4 windows a rank and step, AdamW, DistributedDataParallel over gloo: train_tokens_per_s
        gpt.py attention SECONDS      forward and backward of causal attention, 1024 positions, 6 heads of 64: attention_ms
-       gpt.py sample SECONDS         a text of 255 tokens from one, keys and values kept: sample_tokens_per_s
+       gpt.py sample SECONDS         255 tokens after a first one, with a key-value cache: sample_tokens_per_s
 """
 import os
 import sys

@@ -1,5 +1,6 @@
-"""The network of docs/examples/heat_residual.cpp, trained the same way. Prints the error and the time of a step.
-heat_residual.py STEPS
+"""Trains the network of docs/examples/heat_residual.cpp in the same way. Prints the error and the time of a step.
+
+usage: heat_residual.py STEPS
 """
 import math
 import sys

@@ -1,11 +1,11 @@
-"""A training step of each bundled model in PyTorch on one thread, the counterpart of benchmarks/nn/model_step_bench.cpp:
-forward, loss, backward and SGD on one fixed batch of random numbers. With RANKS, by DistributedDataParallel over gloo,
-one core a rank, for benchmarks/compare_pytorch.sh; BATCH is then that of all ranks together.
+"""Times a training step of a bundled model in PyTorch on one thread, as benchmarks/nn/model_step_bench.cpp times
+Lockstep's: forward, loss, backward and SGD on one fixed random batch. With RANKS it uses DistributedDataParallel over
+gloo, one core a rank, for benchmarks/compare_pytorch.sh; BATCH is then the global batch size.
 
-With PRECISION=bf16 in the environment under autocast.
+With PRECISION=bf16 in the environment it runs under autocast.
 
 usage: model_step.py MODEL BATCH [SECONDS [RANKS]]     (MODEL convnet, mlp, resnet18 or transformer)
-Prints a line: samples/s by the median step, parameters, the memory by which the process grew at its peak.
+Prints a line: samples/s of the median step, the number of parameters, and the peak growth of the process.
 """
 import os
 import sys
@@ -108,7 +108,7 @@ def train(make, sample, batch, seconds, wrap=lambda model: model, ranks=1):
         times.append(time.perf_counter() - begin)
         loss = value.item()
         goes_on = len(times) < 5 or time.perf_counter() - start < seconds
-        if ranks > 1:  # all make as many steps
+        if ranks > 1:  # all ranks make the same number of steps
             go_on = torch.tensor(float(goes_on))
             dist.broadcast(go_on, 0)
             goes_on = bool(go_on)
@@ -140,7 +140,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     make, sample = MODELS[name]
-    train(ConvNet, (1, 28, 28), 10, 0.0)  # PyTorch loads most of its code at first use: that is not a step's memory
+    train(ConvNet, (1, 28, 28), 10, 0.0)  # loads PyTorch's code, which must not count as a step's memory
     before = memory_mib("VmRSS")
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # VmHWM is the peak from now on

@@ -1,6 +1,7 @@
-"""benchmarks/autograd/operations_bench.cpp with PyTorch, on one thread: a line an operation, its name and the microseconds of
-forward and backward, the least of many calls.
-    python benchmarks/pytorch/operations.py [SECONDS]
+"""Times PyTorch's operations on one thread, as benchmarks/autograd/operations_bench.cpp times Lockstep's. Prints a line for
+each: its name and the microseconds of forward and backward, the lowest of many calls.
+
+usage: operations.py [SECONDS]
 """
 import sys
 import time

@@ -218,13 +218,15 @@ int main(int argc, char** argv) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   set_math_threads(1);
   const int rank = group->rank(), size = group->size();
-  if (size < 2) {
-    std::puts("start at least 2 ranks: an agent and observers");
+  const std::string how = argc > 1 ? argv[1] : "singly";
+  if (size < 2 || (how != "singly" && how != "together")) {
+    if (rank == 0)
+      std::puts("start at least 2 ranks, an agent and observers: cart_pole [singly | together]");
     group->close();
     return 2;
   }
   rpc::init(rank == 0 ? "agent" : "observer" + std::to_string(rank), *group);
-  if (rank == 0) solve(size - 1, argc > 1 && argv[1] == std::string("together"));
+  if (rank == 0) solve(size - 1, how == "together");
   rpc::shutdown();
   group->close();
 }

@@ -11,6 +11,11 @@ int main(int argc, char** argv) {
   const MpiSession session(argc, argv);  // MPI_Init and MPI_Finalize, unless you call them
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const int rank = group->rank(), size = group->size();
+  if (size < 2) {
+    std::puts("start at least 2 ranks: mpiexec -n 2 messages");
+    group->close();
+    return 2;
+  }
   std::string said;
   const auto say = [&](const char* what, double value) {
     said += "rank " + std::to_string(rank) + " " + what + " " +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/mpi_group.hpp>
@@ -186,19 +187,20 @@ int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   set_math_threads(1);
-  if (group->size() != 3) {
-    if (group->rank() == 0) std::puts("start 3 ranks: pipeline [BATCH [STEPS [PIXELS]]]");
+  const auto argument = [&](int i, std::int64_t otherwise) {
+    return i < argc ? std::atoll(argv[i]) : otherwise;
+  };
+  const Sizes sizes{.batch = argument(1, 32), .steps = argument(2, 10), .pixels = argument(3, 32)};
+  if (group->size() != 3 || std::min({sizes.batch, sizes.steps, sizes.pixels}) < 1) {
+    if (group->rank() == 0)
+      std::puts("start 3 ranks: pipeline [BATCH [STEPS [PIXELS]]], numbers from 1 on");
     group->close();
     return 2;
   }
-  const auto argument = [&](int i, std::int64_t otherwise) {
-    return i < argc ? std::stoll(argv[i]) : otherwise;
-  };
   // A micro-batch that waits for the one before it holds a thread.
   rpc::init("worker" + std::to_string(group->rank()), *group,
             {.timeout = std::chrono::minutes(10), .workers = 16});
-  if (group->rank() == 0)
-    run({.batch = argument(1, 32), .steps = argument(2, 10), .pixels = argument(3, 32)});
+  if (group->rank() == 0) run(sizes);
   rpc::shutdown();
   group->close();
 }

@@ -1,6 +1,7 @@
 #include "gradients.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <lockstep/autograd/functional.hpp>
@@ -169,10 +170,14 @@ int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const Text text(argc > 1 ? argv[1] : "");
-  const std::int64_t steps = argc > 2 ? std::stoll(argv[2]) : 500;
-  if (group->size() != 3 || steps > text.steps()) {
-    if (group->rank() == 0)
-      std::puts("start 3 ranks and name a text: rnn_model_parallel FILE [STEPS of 700 characters]");
+  const std::int64_t steps = argc > 2 ? std::atoll(argv[2]) : 500;
+  if (group->size() != 3 || steps < 1 || steps > text.steps()) {
+    if (group->rank() == 0) {
+      std::puts("start 3 ranks and name a text: rnn_model_parallel FILE [STEPS, from 1 on]");
+      if (argc > 1 && text.steps() < 1) std::printf("%s is missing or too short\n", argv[1]);
+      if (argc > 1 && text.steps() >= 1)
+        std::printf("%s has text for %lld steps\n", argv[1], static_cast<long long>(text.steps()));
+    }
     group->close();
     return 2;
   }

@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   set_math_threads(1);
   nn::manual_seed(1);
   int code = 0;
-  {
+  try {
     train::StopRequest stop(*group, {.checkpoints = folder});
     Training training{.group = group};
     RunCheckpoints kept(folder, {.keep = 3});
@@ -112,6 +112,11 @@ int main(int argc, char** argv) {
     if (is_first)
       std::printf("step %lld, loss %.6f\n", static_cast<long long>(training.at.step), loss);
     code = stop.exit_code(training.at.epoch >= epochs);
+  } catch (const AgreedFailure& failure) {  // on all ranks, as of a full disk
+    if (is_first)
+      std::fprintf(stderr, "save_and_load: %s%s\n", failure.prefix().c_str(),
+                   failure.message.c_str());
+    code = static_cast<int>(failure.code);
   }
   group->close();
   return code;

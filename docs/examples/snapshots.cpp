@@ -2,15 +2,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/lockstep.hpp>
 
 using namespace lockstep;
 
-// snapshots FOLDER [STEP [SIGNAL]]: trains for 3 epochs, 96 steps. After step STEP the last rank
-// gets the signal, by default SIGKILL.
-int main(int argc, char** argv) {
-  const MpiSession session(argc, argv);
-  const std::shared_ptr<ProcessGroup> group = make_mpi_group(MPI_COMM_WORLD);
+/// Returns the program's exit code.
+int train_in(const std::shared_ptr<ProcessGroup>& group, int argc, char** argv) {
   const std::filesystem::path folder = argc > 1 ? argv[1] : "snapshots";
   const std::int64_t signal_after = argc > 2 ? std::atoll(argv[2]) : 0;
   const int signal = argc > 3 ? std::atoi(argv[3]) : SIGKILL;
@@ -37,7 +35,7 @@ int main(int argc, char** argv) {
 
   const auto save = [&] {
     ddp.broadcast_buffers();
-    if (is_first) std::filesystem::create_directories(folder);
+    agree(*group, 0, [&] { std::filesystem::create_directories(folder); });
     const CheckpointContents snapshot{ddp.state_dict(), sgd.state_dict(), at, "", {}};
     static_cast<void>(CheckpointWriter().save(*group, checkpoint_path(folder, at.step), snapshot));
   };
@@ -63,13 +61,31 @@ int main(int argc, char** argv) {
       if (at.step % 10 == 0 || at.epoch == 3 || stops) save();
       if (stops && at.epoch < 3) {
         if (is_first) std::printf("stopped at step %lld\n", static_cast<long long>(at.step));
-        group->close();
         return stop.exit_code(false);  // 75: "start me again"
       }
       if (at.step == signal_after && is_last) std::raise(signal);
     }
   }
   if (is_first) std::printf("complete after step %lld\n", static_cast<long long>(at.step));
-  group->close();
   return stop.exit_code(true);  // 0
+}
+
+// snapshots FOLDER [STEP [SIGNAL]]: trains for 3 epochs, 96 steps. After step STEP the last rank
+// gets the signal, by default SIGKILL.
+int main(int argc, char** argv) {
+  const MpiSession session(argc, argv);
+  set_log_sink([](LogLevel, std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
+  const std::shared_ptr<ProcessGroup> group = make_mpi_group(MPI_COMM_WORLD);
+  int code = 0;
+  try {
+    code = train_in(group, argc, argv);
+  } catch (const AgreedFailure& failure) {  // on all ranks, as of a full disk
+    if (group->rank() == 0)
+      std::fprintf(stderr, "snapshots: %s%s\n", failure.prefix().c_str(), failure.message.c_str());
+    code = static_cast<int>(failure.code);
+  }
+  group->close();
+  return code;
 }

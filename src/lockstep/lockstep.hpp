@@ -69,6 +69,7 @@
 #include <lockstep/optim/schedule.hpp>
 #include <lockstep/optim/schedule_kind.hpp>
 #include <lockstep/optim/sgd.hpp>
+#include <lockstep/parallel/collectives.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>

@@ -1,5 +1,6 @@
 // Every verb of every program knows every deck of inputs/, and the resolved deck of a run of it.
 #include <gtest/gtest.h>
+#include <data/image_files.hpp>
 
 #include <algorithm>
 #include <apps/small_run.hpp>
@@ -38,6 +39,16 @@ class EveryDeck : public testing::TestWithParam<std::string> {
                                  "--output", scratch_.file("tokens")});
       ASSERT_EQ(made.exit_code, 0) << made.output;
     }
+    if (images()) {
+      // Small, for the time that an unoptimised build takes.
+      settings_.insert(settings_.end(), {"--set", "data.path=\"" + scratch_.file("images") + "\"",
+                                         "--set", "data.image_size=32", "--set",
+                                         "data.image_resize=36", "--set", "train.batch_size=4"});
+      for (const std::string file :
+           {"train/a/1", "train/a/2", "train/b/3", "train/b/4", "val/a/5", "val/b/6"})
+        write_png(scratch_.file("images/" + file + ".png"), 40, 40,
+                  std::vector<std::uint8_t>(4800, static_cast<std::uint8_t>(file.back())));
+    }
     if (!regression()) return;
     settings_.insert(settings_.end(), {"--set", "data.path=\"" + scratch_.file("heat.h5") + "\""});
     Arguments command{built("apps/heat_data"), scratch_.file("heat.h5")};
@@ -48,6 +59,7 @@ class EveryDeck : public testing::TestWithParam<std::string> {
   }
 
   [[nodiscard]] bool regression() const { return GetParam().starts_with("heat"); }
+  [[nodiscard]] bool images() const { return GetParam() == "image_folder"; }
   [[nodiscard]] bool text() const { return GetParam().starts_with("gpt"); }
   /// The deck's program.
   [[nodiscard]] Finished start(int ranks, Arguments arguments) const {
@@ -78,10 +90,10 @@ std::pair<std::string, std::string> split_last_line(const std::string& output) {
 
 /// A resolved deck without the values that a run measures.
 std::string without_measured(const std::string& deck) {
-  return std::regex_replace(
-      deck,
-      std::regex("\n(mean|std|target_mean|target_std|vocabulary|tokenizer|class_names) = [^\n]*"),
-      "");
+  return std::regex_replace(deck,
+                            std::regex("\n(mean|std|target_mean|target_std|vocabulary|tokenizer|"
+                                       "class_names|image_listing) = [^\n]*"),
+                            "");
 }
 
 Finished utility(Arguments verb, const Arguments& arguments) {
@@ -100,7 +112,9 @@ TEST_P(EveryDeck, ResolvedOneOfARunIsTheSameDeckToEveryProgram) {
   EXPECT_EQ(again.first, text);
   EXPECT_EQ(again.second, "# good; hash " + hash);
   const auto told = split_last_line(good(utility({"deck", "check"}, deck())));
-  const std::string unmeasured = this->text() ? "\ntokenizer = \"\"" : "\nmean = []";
+  const std::string unmeasured = this->text()     ? "\ntokenizer = \"\""
+                                 : this->images() ? "\nimage_listing = \"\""
+                                                  : "\nmean = []";
   EXPECT_EQ(text.find(unmeasured), std::string::npos) << "the run knows what it measured";
   EXPECT_EQ(without_measured(told.first), without_measured(text));
   const std::string dry = good(start(1, {file, "--dry-run"}));

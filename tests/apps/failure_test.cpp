@@ -68,7 +68,7 @@ TEST(LoneFailure, OfAnExceptionBetweenTwoCollectivesEndsAllRanksWithThatRanksMes
   const Finished& finished = fault.finished;
   EXPECT_EQ(finished.exit_code, 3) << finished.output;
   EXPECT_TRUE(finished.says("rank 1 of 3")) << finished.output;
-  EXPECT_TRUE(finished.says("misbehaving on purpose")) << finished.output;
+  EXPECT_TRUE(finished.says("an injected fault")) << finished.output;
   expect_soon(fault);
 }
 

@@ -1,20 +1,26 @@
-// classify, or for tokens gpt train, except that one rank does something on purpose at one step:
-//   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
-//   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
-//   _exit(0); hang: it never comes back;
-//   flip: one bit of its first parameter flips; slow: from then on each of its forwards takes 20 ms
-//   longer; eat: it takes memory until there is none; node: it kills its node's part of the
-//   launcher and itself, and makes the file MISBEHAVE_DOWN
-//   MISBEHAVE="stop -1 7"  all ranks do it
-// In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
-// task's own, and then a barrier; rank 1 does it in its own way:
-//   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
-//   group: all ranks make a group then; rank 1 is stopped (SIGSTOP) before
-//   MISBEHAVE="late 1"  it comes to MPI_Init only after a minute
-//   MISBEHAVE="linger 1"  it is stopped (SIGSTOP) after MPI_Finalize
-// The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault; where it is there
-// from the beginning, there is no fault. With MISBEHAVE_PACE=5 each forward takes 5 ms longer, on
-// all ranks.
+// `classify`, or `gpt train` for tokens, with one injected fault.
+//
+//   MISBEHAVE="throw 1 7"   rank 1 has the fault `throw` in the forward of its 7th step
+//   MISBEHAVE="stop -1 7"   all ranks have it
+//   MISBEHAVE="late 1"      rank 1 waits a minute before MPI_Init
+//   MISBEHAVE="linger 1"    rank 1 gets SIGSTOP after MPI_Finalize
+//
+// Faults of a step:
+//   throw   an exception                       nan    its loss becomes NaN
+//   kill    SIGKILL                            flip   one bit of its first parameter flips
+//   stop    SIGSTOP                            slow   each forward takes 20 ms longer from now on
+//   usr1    SIGUSR1, a request to stop         eat    it allocates memory until there is none
+//   exit0   _exit(0)                           hang   it never returns
+//   node    it kills its node's part of the launcher and itself, and writes the file MISBEHAVE_DOWN
+//
+// Faults of a call: in that step all ranks call an all-reduce (for root a broadcast) on a group of
+// the task, then a barrier. The rank calls otherwise:
+//   op      it broadcasts                      skip   it calls the barrier only
+//   shape, dtype, root, reduction              with another one
+//   group   all ranks make a group; the rank gets SIGSTOP before
+//
+// The file MISBEHAVE_MARK is written at the moment of the fault. If it exists at the start, there
+// is no fault. With MISBEHAVE_PACE=5 each forward takes 5 ms longer on all ranks.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -49,13 +55,13 @@ class Misbehaving : public Task {
  public:
   explicit Misbehaving(lockstep::Deck& deck) : Task(deck) {
     if (const char* order = std::getenv("MISBEHAVE"))
-      std::istringstream(order) >> what_ >> rank_ >> step_;
+      std::istringstream(order) >> fault_ >> rank_ >> step_;
     if (const char* file = std::getenv("MISBEHAVE_MARK")) over_ = std::filesystem::exists(file);
     if (const char* pace = std::getenv("MISBEHAVE_PACE"))
       pace_ = std::chrono::milliseconds(std::atoi(pace));
     timeout_ = deck.read<lockstep::GroupOptions>("comm").timeout;
     const auto& odd = odd_calls;
-    if (std::find(odd.begin(), odd.end(), what_) != odd.end()) group_ = make_group();
+    if (std::find(odd.begin(), odd.end(), fault_) != odd.end()) group_ = make_group();
   }
 
   std::shared_ptr<lockstep::nn::Module> make_model() const override {
@@ -71,24 +77,24 @@ class Misbehaving : public Task {
     if (lockstep::grad_enabled()) std::this_thread::sleep_for(pace_);
     if (now) mark();
     if (in_step && group_) call(rank == rank_);
-    if (now && what_ == "throw") throw lockstep::Error("misbehaving on purpose");
-    if (now && what_ == "kill") end_late([] { std::raise(SIGKILL); });
-    if (now && (what_ == "stop" || what_ == "group")) std::raise(SIGSTOP);
-    if (in_step && what_ == "group") make_group()->close();
-    if (now && what_ == "usr1") std::raise(SIGUSR1);
-    while (now && what_ == "hang") pause();
-    if (now && what_ == "flip") flip_a_bit(model_->parameters().front().data());
-    while (now && what_ == "eat") taken_.emplace_back(new char[std::size_t{64} << 20U]);
-    if (now && what_ == "node") end_node();
-    if (now && what_ == "exit0") end_late([] { _exit(0); });
-    if (in_step_or_later && rank == rank_ && what_ == "slow")
+    if (now && fault_ == "throw") throw lockstep::Error("an injected fault");
+    if (now && fault_ == "kill") end_late([] { std::raise(SIGKILL); });
+    if (now && (fault_ == "stop" || fault_ == "group")) std::raise(SIGSTOP);
+    if (in_step && fault_ == "group") make_group()->close();
+    if (now && fault_ == "usr1") std::raise(SIGUSR1);
+    while (now && fault_ == "hang") pause();
+    if (now && fault_ == "flip") flip_a_bit(model_->parameters().front().data());
+    while (now && fault_ == "eat") taken_.emplace_back(new char[std::size_t{64} << 20U]);
+    if (now && fault_ == "node") end_node();
+    if (now && fault_ == "exit0") end_late([] { _exit(0); });
+    if (in_step_or_later && rank == rank_ && fault_ == "slow")
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    if (now && what_ == "nan") output.data().fill(std::nan(""));
+    if (now && fault_ == "nan") output.data().fill(std::nan(""));
     return Task::loss(output, batch);
   }
 
  private:
-  /// Of processes or of threads.
+  /// The rank, whether ranks are processes or threads.
   static int this_rank() {
     const std::uint64_t identity = lockstep::rank_identity();
     return static_cast<int>((identity >> 32U) + (identity & 0xFFFFFFFFU));
@@ -110,7 +116,7 @@ class Misbehaving : public Task {
     if (tensor.device() != lockstep::Device{}) tensor.copy_from(here);
   }
 
-  // The launcher ends the other ranks at once: by then they are to wait for this one.
+  // The launcher ends the other ranks at once. The delay lets them wait for this one before.
   template <class F>
   static void end_late(const F& end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -124,11 +130,11 @@ class Misbehaving : public Task {
   void call(bool odd) const {
     using lockstep::DType;
     using lockstep::ReduceOp;
-    const auto is = [&](const char* what) { return odd && what_ == what; };
+    const auto is = [&](const char* fault) { return odd && fault_ == fault; };
     const auto t =
         lockstep::Tensor::zeros({is("shape") ? 9 : 8}, is("dtype") ? DType::f64 : DType::f32);
-    if (what_ == "root" || is("op")) {
-      group_->broadcast(t, odd && what_ == "root" ? 1 : 0).wait();
+    if (fault_ == "root" || is("op")) {
+      group_->broadcast(t, odd && fault_ == "root" ? 1 : 0).wait();
     } else if (!is("skip")) {
       group_->all_reduce(t, is("reduction") ? ReduceOp::max : ReduceOp::sum).wait();
     }
@@ -139,14 +145,14 @@ class Misbehaving : public Task {
                                                                 "root", "reduction", "skip"};
   std::chrono::milliseconds timeout_{};
   std::shared_ptr<lockstep::ProcessGroup> group_;
-  std::string what_;
+  std::string fault_;
   static constexpr int every_rank = -1;
   int rank_ = -2, step_ = -1;
   bool over_ = false;
   std::chrono::milliseconds pace_{0};
   mutable std::vector<std::unique_ptr<char[]>> taken_;
   mutable int calls_ = 0;
-  mutable std::shared_ptr<lockstep::nn::Module> model_;  // the newest: what is trained
+  mutable std::shared_ptr<lockstep::nn::Module> model_;  // the newest one is trained
 };
 
 std::unique_ptr<lockstep::train::Task> misbehaving(lockstep::Deck& deck) {
@@ -159,15 +165,14 @@ std::unique_ptr<lockstep::train::Task> misbehaving(lockstep::Deck& deck) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // MPI cannot tell a rank its number before MPI_Init; MPICH's launcher does.
+  // Before MPI_Init the rank is known from the environment of MPICH's launcher only.
   const char *order = std::getenv("MISBEHAVE"), *rank = std::getenv("PMI_RANK");
-  const auto is_mine = [&](const std::string& what) {
-    return order && rank && what + " " + rank == order;
+  const auto is_mine = [&](const std::string& fault) {
+    return order && rank && fault + " " + rank == order;
   };
   if (is_mine("late")) sleep(60);
-  const int code =
-      lockstep::train::App("misbehave", "classify with a fault on purpose", misbehaving)
-          .run(argc, argv);
+  const int code = lockstep::train::App("misbehave", "classify with an injected fault", misbehaving)
+                       .run(argc, argv);
   if (is_mine("linger")) std::raise(SIGSTOP);
   return code;
 }

@@ -144,8 +144,8 @@ TEST(RanksAsThreads, ExceptionOnOneEndsTheProcessWithItsSentenceAndCodeAtOnce) {
         misbehave_on_threads(ranks, "throw " + std::to_string(faulty) + " 7", small_run(dir));
     const Finished& run = fault.finished;
     EXPECT_EQ(run.exit_code, 1) << run.output;
-    const std::string sentence = "rank " + std::to_string(faulty) + " of " + std::to_string(ranks) +
-                                 ": misbehaving on purpose";
+    const std::string sentence =
+        "rank " + std::to_string(faulty) + " of " + std::to_string(ranks) + ": an injected fault";
     EXPECT_TRUE(run.says("misbehave: " + sentence)) << run.output;
     EXPECT_FALSE(run.says("failed earlier")) << "the others' echoes\n" << run.output;
     EXPECT_NE(read_file(dir + "/log.txt").find(sentence), std::string::npos);

@@ -101,7 +101,8 @@ std::string row(const char* kind, int step, double seconds, double samples, doub
   text.precision(17);
   text << R"({"kind":")" << kind << R"(","step":)" << step << R"(,"seconds":)" << seconds
        << R"(,"samples_per_s":)" << samples / seconds << R"(,"time_min_mean_max_s":{)";
-  for (const char* phase : {"compute", "communication", "communication_work", "data", "other"})
+  for (const char* phase :
+       {"compute", "communication", "communication_work", "data", "other", "forward", "backward"})
     text << '"' << phase << R"(":[0,)" << seconds / 4 << ",9],";
   text << R"("communication_late":[0,)" << late << ",9]}}\n";
   return text.str();
@@ -317,6 +318,8 @@ TEST(ScalingCompare, RefusesWhatCannotBeComparedButForWhatIsToBe) {
     const std::string said =
         message_of<InputError>([&] { static_cast<void>(compare(before, now)); });
     EXPECT_TRUE(has(said, one.words)) << said;
+    const std::string meant = one.across;
+    EXPECT_TRUE(meant.empty() ? !has(said, "--across") : has(said, "; --across " + meant)) << said;
     for (const std::string across : {"deck", "version", "machine"}) {
       const std::string then =
           message_of<InputError>([&] { static_cast<void>(compare(before, now, across)); });
@@ -398,6 +401,16 @@ TEST(ScalingReport, ThePlotIsXmlWithAPointForEachMeasuredSize) {
     EXPECT_EQ(count(text, ">ideal<"), 2);
     EXPECT_EQ(count(text, std::string(words(mode)) + " scaling"), 1);
   }
+  // Hollow circles, gpPt5, of what was predicted.
+  const std::vector<Predicted> predicted{{.ranks = 8, .samples_per_s = 3e4},
+                                         {.ranks = 64, .failed = "no"},
+                                         {.ranks = 512, .samples_per_s = 1e6}};
+  ASSERT_EQ(draw(Mode::strong, sizes, svg, predicted), svg);
+  const std::string text = test::read_file(svg);
+  EXPECT_EQ(count(text, "#gpPt5' transform='[^']*' color='rgb"), 2 * (2 + 1));  // and in the key
+  EXPECT_EQ(count(text, ">predicted<"), 2);
+  EXPECT_TRUE(has(plot_script(Mode::strong, sizes, "a.svg", predicted), "set logscale xy"));
+  EXPECT_FALSE(has(plot_script(Mode::strong, sizes, "a.svg"), "logscale"));
   EXPECT_FALSE(std::filesystem::exists(scratch.file("scaling.gp")));
   EXPECT_EQ(draw(Mode::strong, analyse({failed}), svg), "not drawn, because nothing was measured");
 }

@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-std::string launcher_of_tests() {
-  std::string words = std::getenv("LOCKSTEP_LAUNCHER");  // mpiexec and its flags, up to -n
-  return words.substr(0, words.rfind(" -n"));
-}
-
 class Scaling : public ::testing::Test {
  protected:
   [[nodiscard]] std::string folder() const { return scratch_.file("study"); }
@@ -118,6 +113,34 @@ TEST_F(Scaling, AStudyThatIsKilledAndThenStoppedGoesOnWhereItWas) {
   EXPECT_TRUE(same.says("1.000  within the scatter")) << same.output;
 }
 
+// On fewer cores than ranks some are not on cores of their own; the study says so.
+TEST_F(Scaling, PredictsHeldOutAndLargerSizesAndTriesWhatHelpsMost) {
+  Words words = short_study;
+  words.insert(words.end(),
+               {"--weak", "--oversubscribe", "--ranks", "4", "--fit", "1,2", "--predict", "512",
+                "--ranks-a-node", "8", "--network", "2,12.5", "--try-best"});
+  const Finished finished = study(words);
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("predicted from 1, 2 ranks")) << finished.output;
+  EXPECT_TRUE(finished.says("held out")) << finished.output;
+  EXPECT_TRUE(finished.says("% predicted, ")) << finished.output;
+  const Json prediction = json().at("prediction");
+  ASSERT_EQ(prediction.at("sizes").size(), 4U) << finished.output;
+  const Json &held = prediction.at("sizes").at(2), &far = prediction.at("sizes").at(3);
+  EXPECT_EQ(held.at("ranks"), 4);
+  EXPECT_EQ(held.at("held_out"), true);
+  EXPECT_TRUE(held.contains("error")) << held;
+  EXPECT_EQ(far.at("ranks"), 512);
+  EXPECT_EQ(far.at("nodes"), 64);
+  EXPECT_EQ(far.at("batch_size"), 64 * 512);
+  EXPECT_GT(far.at("step_ms"), 0.0);
+  EXPECT_FALSE(far.contains("measured_step_ms"));
+  EXPECT_EQ(prediction.at("model").at("in_node").size(), 4U);
+  EXPECT_EQ(prediction.at("advice").size(), 7U);
+  EXPECT_TRUE(prediction.contains("tried"));
+  EXPECT_TRUE(prediction.at("tried").contains("measured_gain"));
+}
+
 TEST_F(Scaling, AFailedPointIsNotedAndTheOthersAreMeasured) {
   // 600 samples are enough for one rank's batch, and not for two.
   const Words weak{"--ranks",  "1,2",
@@ -156,6 +179,10 @@ TEST_F(Scaling, RefusesWithASentenceWhatCannotBeMeasured) {
       {{"--ranks", "1", "--program", "no_such_program"}, "no_such_program is no program"},
       {{"--ranks", "1", "--strong", "--weak"}, "excludes"},
       {{"--ranks", "0"}, "--ranks"},
+      {{"--ranks", "1", "--predict", "0"}, "--predict"},
+      {{"--ranks", "1", "--network", "2"}, "--network"},
+      {{"--ranks", "1", "--predict", "8", "--program", built("apps/classify")},
+       "leave --program out"},
   };
   for (const auto& [words, said] : cases) {
     const Finished finished = study(words);

@@ -1,6 +1,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,12 @@ inline std::vector<std::string> small_run(const std::string& dir,
 
 inline Finished classify(int ranks, const std::vector<std::string>& arguments) {
   return run(app(ranks, "apps/classify", arguments));
+}
+
+/// mpiexec and its flags, as --launcher takes them.
+inline std::string launcher_of_tests() {
+  const std::string words = std::getenv("LOCKSTEP_LAUNCHER");  // up to -n
+  return words.substr(0, words.rfind(" -n"));
 }
 
 /// The output of a command that must succeed; otherwise the test fails.

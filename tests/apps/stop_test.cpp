@@ -307,6 +307,44 @@ TEST(Stop, ByAFileInTheRunFolderIsOnceAndWithinAStep) {
   EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes") << "it goes on";
 }
 
+TEST(Stop, AfterAPlannedEpochOrStepIsExactAndTheRunIsTheSameAsWithoutStops) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole"), parts = scratch.file("parts");
+  const auto start = [](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.end(), {"--resume", "--set", "schedule.kind=\"cosine\""});
+    return classify(2, small_run(dir, more));
+  };
+  ASSERT_EQ(start(whole, {}).exit_code, 0);
+
+  Finished run = start(parts, {"--set", "run.stop_after_epochs=1"});
+  EXPECT_EQ(run.exit_code, 75) << run.output;
+  auto summary = summary_of(parts);
+  EXPECT_EQ(summary["stopped_by"], "run.stop_after_epochs");
+  EXPECT_EQ(summary["steps"], 10);
+  EXPECT_EQ(summary["epochs"], 1);
+  EXPECT_EQ(start(parts, {"--set", "run.stop_after_epochs=1"}).exit_code, 75);
+  EXPECT_EQ(summary_of(parts)["test_loss"], summary["test_loss"]) << "nothing was left to do";
+
+  run = start(parts, {"--set", "run.stop_after_steps=25"});
+  EXPECT_EQ(run.exit_code, 75) << run.output;
+  summary = summary_of(parts);
+  EXPECT_EQ(summary["stopped_by"], "run.stop_after_steps");
+  EXPECT_EQ(summary["steps"], 25);
+  EXPECT_EQ(summary["epochs"], 2);
+  auto rows = results(parts);
+  EXPECT_EQ(rows.back()["kind"], "eval");
+  EXPECT_EQ(rows.back()["step"], 25);
+  EXPECT_EQ(rows.back()["loss"], summary["test_loss"]);
+
+  // The last step of an epoch ends with the epoch's own evaluation.
+  ASSERT_EQ(start(parts, {"--set", "run.stop_after_steps=30"}).exit_code, 75);
+  EXPECT_EQ(summary_of(parts)["epochs"], 3);
+  ASSERT_EQ(start(parts, {}).exit_code, 0);
+  rows = results(parts);
+  std::erase_if(rows, [](const auto& row) { return row["step"] == 25 && row["kind"] == "eval"; });
+  EXPECT_EQ(rows, results(whole));
+}
+
 TEST(FileSizeLimit, BelowMpisOwnNeedIsASentenceBeforeMpiBegins) {
   const ScratchFolder scratch;
   const auto limited = [&](const std::vector<std::string>& command) {

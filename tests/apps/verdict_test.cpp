@@ -142,10 +142,10 @@ TEST_F(Verdict, OfAnExceptionBetweenCollectivesIsThatRanksMessage) {
   const Fault thrown = fault("throw 1 7");
   EXPECT_EQ(thrown.finished.exit_code, 3) << "a peer of the others failed";
   EXPECT_TRUE(thrown.finished.says("rank 1 of 4")) << thrown.finished.output;
-  EXPECT_TRUE(thrown.finished.says("misbehaving on purpose")) << thrown.finished.output;
+  EXPECT_TRUE(thrown.finished.says("an injected fault")) << thrown.finished.output;
   EXPECT_GT(thrown.seconds, 0.0);
   EXPECT_LT(thrown.seconds, soon_s);
-  EXPECT_TRUE(lockstep_utility({"flight", run_dir}).says("misbehaving on purpose"));
+  EXPECT_TRUE(lockstep_utility({"flight", run_dir}).says("an injected fault"));
   expect_no_orphans();
 }
 

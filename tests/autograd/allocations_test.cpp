@@ -13,7 +13,7 @@
 namespace lockstep::test {
 namespace {
 
-/// `step` ends with a wait for `device`, of which tensors are.
+/// `step` ends with a wait for `device`, which holds the tensors.
 template <class Step>
 void expect_no_allocation(const char* name, Device device, const Step& step) {
   for (int warm_up = 0; warm_up < 3; ++warm_up) step();

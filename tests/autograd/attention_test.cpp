@@ -1,4 +1,4 @@
-// What attention promises beyond its formula: who is seen, the two ways to lay heads out, edges.
+// Promises of attention beyond its formula: visible keys, both layouts of heads, edge cases.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ TEST(SelfAttention, IsAttentionOnTheThirdsOfItsInputBitForBit) {
   }
 }
 
-TEST(Attention, OfACausalRowDoesNotDependOnWhatComesLater) {
+TEST(Attention, OfACausalRowDoesNotDependOnLaterRows) {
   AttentionOptions causal;
   causal.causal = true;
   const Variable q = input({1, 2, 100, 8}, 1), k = input({1, 2, 100, 8}, 2);

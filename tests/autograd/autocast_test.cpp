@@ -103,7 +103,7 @@ TEST(Autocast, GradientsAreThoseInDoubleWithinTheRoundingOf16Bits) {
       {waves({16, 12}, 0), waves({8, 12}, 1), waves({8}, 2), waves({8, 5}, 3)});
 }
 
-TEST(Autocast, SoAreThoseOfConvolutions) {
+TEST(Autocast, GradientsOfConvolutionsAreToo) {
   // Few channels and many, as a stride, groups, volumes and sequences take other ways.
   expect_gradients_of_16_bits(
       [](const auto& v) {
@@ -133,7 +133,7 @@ TEST(Autocast, SoAreThoseOfConvolutions) {
       {waves({2, 16, 20}, 0), waves({24, 16, 3}, 1), waves({24}, 2)});
 }
 
-TEST(Autocast, AndThoseOfImagesInChannelBlocks) {
+TEST(Autocast, GradientsOfImagesInChannelBlocksAreToo) {
   const auto network = [](const auto& v) {
     const Variable x = to_channel_blocks(v[0]);
     const Variable y = conv2d(x, v[1], {}, {.padding = {1, 1}}, Layout::channel_blocks);
@@ -151,7 +151,7 @@ TEST(Autocast, AndThoseOfImagesInChannelBlocks) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_LT(relative(blocks[i], plain[i]), 1e-3);
 }
 
-TEST(Autocast, AndThoseOfRecurrentLayers) {
+TEST(Autocast, GradientsOfRecurrentLayersAreToo) {
   for (const auto& [mode, gates] :
        {std::pair{RnnMode::rnn_tanh, 1}, {RnnMode::lstm, 4}, {RnnMode::gru, 3}}) {
     expect_gradients_of_16_bits(

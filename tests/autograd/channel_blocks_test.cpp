@@ -64,7 +64,7 @@ class ChannelBlocks : public testing::Test {
   }
 };
 
-TEST_F(ChannelBlocks, ThereAndBackIsTheImageItself) {
+TEST_F(ChannelBlocks, ConversionThereAndBackKeepsTheImage) {
   const std::int64_t b = channel_block();
   const Tensor x = random_tensor({2, 3 * b, 5, 4}, 1).to(DType::f32);
   const Variable blocked = to_channel_blocks(Variable(x));
@@ -89,7 +89,7 @@ TEST_F(ChannelBlocks, AreAPropertyOfTheValueNotOfItsShape) {
   EXPECT_NE(describe(blocked.data()).find("channel blocks"), std::string::npos);
 }
 
-TEST_F(ChannelBlocks, AreCarriedByWhatTreatsEveryElementAlike) {
+TEST_F(ChannelBlocks, AreKeptByElementwiseOperations) {
   const std::int64_t b = channel_block();
   const Tensor values = random_tensor({2, 2 * b, 3, 4}, 1).to(DType::f32);
   const auto result = [&](bool blocks) {
@@ -109,7 +109,7 @@ TEST_F(ChannelBlocks, AreCarriedByWhatTreatsEveryElementAlike) {
   EXPECT_EQ(result(true), result(false));
 }
 
-TEST_F(ChannelBlocks, AreRefusedByWhatDoesNotKnowThem) {
+TEST_F(ChannelBlocks, AreRefusedByOtherOperations) {
   const std::int64_t b = channel_block();
   const Variable x = to_channel_blocks(Variable(Tensor::full({2, b, 4, 4}, 1.0), true));
   const Variable alike(Tensor::full(x.shape(), 1.0)), last(Tensor::full({b}, 1.0));

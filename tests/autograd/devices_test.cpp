@@ -139,7 +139,7 @@ std::vector<OperationCase> cases_in(const std::vector<DType>& dtypes) {
 
 class EveryOperation : public testing::TestWithParam<OperationCase> {};
 
-TEST_P(EveryOperation, GivesOnADeviceWhatTheHostGives) {
+TEST_P(EveryOperation, EqualsTheHostsOnADevice) {
   const auto& [operation, dtype, device] = GetParam();
   const Numbers expected = output_and_gradients(operation, dtype, {});
   SimulatedRuntime::instance().set_seed(expected.front().size());
@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(Floating, EveryOperation,
 
 class SecondDerivatives : public testing::TestWithParam<OperationCase> {};
 
-TEST_P(SecondDerivatives, AreOnADeviceWhatTheyAreOnTheHost) {
+TEST_P(SecondDerivatives, EqualTheHostsOnADevice) {
   const auto& [operation, dtype, device] = GetParam();
   Numbers found;
   if (!runs_on(device, [&] { found = second_derivatives(operation, device); })) return;
@@ -174,7 +174,7 @@ TEST_P(SecondDerivatives, AreOnADeviceWhatTheyAreOnTheHost) {
 INSTANTIATE_TEST_SUITE_P(Operations, SecondDerivatives, testing::ValuesIn(cases_in({DType::f64})),
                          name_of_case);
 
-TEST(EveryOperationOnADevice, RunsOnAGpuOrIsOneOfThoseThatAreRefused) {
+TEST(EveryOperationOnADevice, RunsOnAGpuOrIsListedAsRefused) {
   const GpuStandIn gpu;
   std::vector<std::string> refused;
   for (const Operation& operation : all_operations()) {
@@ -275,7 +275,7 @@ std::string refusal(const Tensor& x, Device where, const Loss& loss) {
   return "nothing was thrown";
 }
 
-TEST(Devices, NumbersOutOfRangeAreToldLateWithTheHostsSentence) {
+TEST(Devices, NumbersOutOfRangeAreReportedLateWithTheHostsMessage) {
   const auto bce = [](const Tensor& x, const Tensor& t) {
     return binary_cross_entropy(Variable(x), t);
   };

@@ -156,7 +156,7 @@ TEST(Elements, TensorsWithoutElementsPass) {
   EXPECT_EQ(glu(Variable(Tensor::zeros({0, 4}))).shape(), (Shape{0, 2}));
 }
 
-TEST(Elements, RefusalsSayWhatFits) {
+TEST(Elements, RefusalsNameTheAcceptedArguments) {
   const auto expect = [](const auto& f, const char* part) {
     try {
       static_cast<void>(f());

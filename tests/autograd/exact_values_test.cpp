@@ -376,7 +376,7 @@ TEST(ExactValues, InterpolationByAFactorThatKeepsTheExtentIsTheIdentity) {
   EXPECT_EQ(doubles_of(y)[3], 3.0) << "along the first extent nothing moves";
 }
 
-TEST(ExactValues, NothingSaidInNoTimeIsCertain) {
+TEST(ExactValues, AnEmptyTargetInNoFramesHasLossZero) {
   const Variable x = log_softmax(Variable(random_tensor({3, 2, 4}, 3), true), 2);
   const auto whole = [](const std::vector<std::int64_t>& v) {
     return Tensor::from(v, {static_cast<std::int64_t>(v.size())});

@@ -94,7 +94,7 @@ TEST(ShapeErrors, PrintBothShapes) {
                      {"relu", "i64"});
 }
 
-TEST(Losses, NameTheTargetThatIsNoClass) {
+TEST(Losses, NameATargetOutsideTheClasses) {
   const Tensor target = Tensor::from(std::vector<std::int64_t>{1, 7, 0}, {3});
   for (const auto& loss : {nll_loss, cross_entropy}) {
     try {
@@ -202,7 +202,7 @@ void expect_independent_of_the_split(const Tensor& x, const Dropout& drop) {
   }
 }
 
-TEST(Dropout, IsTheSameHoweverTheBatchIsSplitOverRanks) {
+TEST(Dropout, DoesNotDependOnTheSplitOfTheBatchOverRanks) {
   expect_independent_of_the_split(Tensor::full({9, 51}, 1), dropout);
   expect_independent_of_the_split(Tensor::full({9, 2, 3, 7}, 1), dropout);
   expect_independent_of_the_split(Tensor::full({9, 21, 2, 3}, 1), dropout2d);

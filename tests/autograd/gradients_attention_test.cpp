@@ -39,7 +39,7 @@ TEST(AttentionGradient, AgreesWithCentralDifferences) {
   check({1, 2, 4, 3}, {1, 2, 5, 3}, scaled);
 }
 
-TEST(AttentionGradient, OfCausalOnesAgreesAlsoAcrossBlocksAndForKeysNobodySees) {
+TEST(AttentionGradient, OfCausalOnesAgreesAlsoAcrossBlocksAndForUnseenKeys) {
   AttentionOptions causal;
   causal.causal = true;
   check({2, 1, 6, 3}, {2, 1, 6, 3}, causal);

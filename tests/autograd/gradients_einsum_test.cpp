@@ -102,7 +102,7 @@ TEST(Einsum, AgreesWithLoopsAndItsGradientsWithDifferences) {
   }
 }
 
-TEST(Einsum, WithoutAnArrowKeepsWhatOneOperandHasByTheAlphabet) {
+TEST(Einsum, WithoutAnArrowKeepsUniqueLettersInAlphabeticalOrder) {
   const Variable ba(random_tensor({3, 2}, 1)), bc(random_tensor({3, 4}, 2));
   EXPECT_EQ(einsum("ba, bc", {ba, bc}).data().to_vector<double>(),
             einsum("ba,bc->ac", {ba, bc}).data().to_vector<double>());
@@ -114,7 +114,7 @@ TEST(Einsum, OfNothingIsZeros) {
             std::vector<double>(6, 0.0));
 }
 
-TEST(Einsum, RefusesInWords) {
+TEST(Einsum, NamesWrongSubscripts) {
   const Variable x(random_tensor({2, 3}, 1));
   const auto refusal = [&](const std::string& equation, std::vector<Variable> operands) {
     try {

@@ -12,8 +12,8 @@ Tensor class_targets(const std::vector<std::int64_t>& values, const Shape& shape
   return Tensor::from(values, shape);
 }
 
-// Whether a node overwrites or adds is decided by who came first: sharing one input between two
-// operations exercises the adding half of every kernel.
+// The first gradient of an input is written, later ones are added. An input shared by two
+// operations tests the addition in every kernel.
 TEST(SharedInput, GradientsOfEveryUseAddUp) {
   const Conv2dOptions padded{{1, 1}, {1, 1}, {1, 1}, 1};
   expect_gradients(

@@ -30,7 +30,7 @@ TEST(InPlace, AResultTakesPartInDifferentiation) {
   EXPECT_EQ(grad_of(w), (Doubles{4, 6}));
 }
 
-TEST(InPlace, WhatWasComputedBeforeKeepsItsGradient) {
+TEST(InPlace, EarlierResultsKeepTheirGradients) {
   const Variable w = trained({2, 3});
   Variable x = w * 1.0;
   const Variable square = x * x;
@@ -48,7 +48,7 @@ TEST(InPlace, ASumOfLossesStartsFromAConstant) {
   EXPECT_EQ(grad_of(w), Doubles{12});
 }
 
-TEST(InPlace, ALeafThatIsTrainedIsRefusedUnlessNothingIsRecorded) {
+TEST(InPlace, ATrainedLeafIsRefusedWhileRecording) {
   Variable w = trained({2, 3});
   const Variable same = w;
   for (const auto& change : std::vector<std::function<void()>>{

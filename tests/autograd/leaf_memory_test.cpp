@@ -35,7 +35,7 @@ TEST(GradHook, SeveralAreCalledInTheOrderInWhichTheyWereAdded) {
   EXPECT_EQ(called, "abcacd");
 }
 
-/// Writes down what it is told.
+/// Records its calls.
 struct Told final : PassObserver {
   Told(char its_name, std::string& all) : name(its_name), told(all) {}
   Answer pass_begins(std::span<const Variable> /*roots*/, std::span<const Tensor> gradients,
@@ -58,7 +58,7 @@ struct Told final : PassObserver {
   GradSink* sink = nullptr;
 };
 
-TEST(PassObserver, IsToldOfAPassOnceInTheOrderInWhichTheyWereMade) {
+TEST(PassObserver, IsCalledOncePerPassInOrderOfCreation) {
   std::string told;
   Told a('a', told), b('b', told), stays_out('c', told);
   stays_out.follows = false;
@@ -75,7 +75,7 @@ TEST(PassObserver, IsToldOfAPassOnceInTheOrderInWhichTheyWereMade) {
   EXPECT_EQ(told, "") << "gradients go elsewhere";
 }
 
-TEST(PassObserver, GivenToAPassIsToldOnceOfItWhetherOrNotItComesToItsLeaves) {
+TEST(PassObserver, GivenToAPassIsCalledOnceWhetherOrNotItsLeavesAreReached) {
   std::string told;
   Told a('a', told), b('b', told);
   const Variable v = leaf({1, 2}), w = leaf({3, 4});
@@ -119,7 +119,7 @@ TEST(PassObserver, MayStartAnotherPassAtTheEndOfOne) {
 }
 
 /// What a pass in a store leaves apart.
-TEST(GradStore, KnowsWhatAPassAddsToLeavesThatHaveObserversUntilItEnds) {
+TEST(GradStore, HoldsGradientsOfObservedLeavesUntilThePassEnds) {
   std::string told;
   Told a('a', told);
   const Variable v = leaf({1, 2}), w = leaf({3, 4});
@@ -153,13 +153,13 @@ TEST(GradStore, KnowsWhatAPassAddsToLeavesThatHaveObserversUntilItEnds) {
   store.put_sum(v, Tensor::full({2}, 5.0, DType::f64));
   EXPECT_EQ(of(store.gradient(v)), Values(2, 25.0)) << "of other ranks";
   pass(1.0, false);
-  store.end_pass();  // nobody asked
+  store.end_pass();  // without a sum to read
   EXPECT_EQ(of(store.gradient(v)), Values(2, 26.0));
   EXPECT_EQ(of(store.gradient(w)), Values(2, 4.0));
   EXPECT_EQ(of(store.part_of_sum(v, 1.0)), Values(2, 26.0)) << "and nobody knows that it is alike";
 }
 
-TEST(PassObserver, IsToldOfAFailureWhereverItComesFrom) {
+TEST(PassObserver, IsCalledForAFailureAnywhereInThePass) {
   std::string told;
   Told a('a', told), b('b', told);
   b.fails_at_leaves = true;
@@ -191,7 +191,7 @@ TEST(PassObserver, MaySendGradientsOfItsLeavesElsewhere) {
   EXPECT_EQ(told, "a begins a first a over ");
 }
 
-TEST(GradHook, MovedGoesWithTheLastThatHoldsIt) {
+TEST(GradHook, MovedEndsWithItsLastOwner) {
   const Variable w = leaf({1});
   int calls = 0;
   {
@@ -205,7 +205,7 @@ TEST(GradHook, MovedGoesWithTheLastThatHoldsIt) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(RequiresGrad, OfALeafComesAndGoesAndResultsHaveTheirOwn) {
+TEST(RequiresGrad, OfALeafCanBeSwitchedAndResultsHaveTheirOwn) {
   const Variable w = leaf({1, 2}), v = leaf({3, 4});
   sum(mul(w, v)).backward();
   w.set_requires_grad(false);
@@ -232,7 +232,7 @@ TEST(RequiresGrad, FrozenBetweenForwardAndBackwardGetsNone) {
   EXPECT_EQ(v.grad().to_vector<double>(), (std::vector<double>{1, 2}));
 }
 
-TEST(ValueBuffer, HoldsTheValueFromThenOnForEveryHandle) {
+TEST(ValueBuffer, HoldsTheValueForEveryHandle) {
   const Variable w = leaf({1, 2}), same = w;
   const Tensor before = w.data(), home = Tensor::zeros({4}, DType::f64);
   w.set_value_buffer(home.slice(1, 3));

@@ -117,7 +117,7 @@ TEST(CrossEntropy, HasNoGradientWhereNoRowCounts) {
   }
 }
 
-TEST(Losses, OfNothingAreNothing) {
+TEST(Losses, OfNoElementsAreZeroOrNaN) {
   const Variable x(Tensor::zeros({0, 3}), true);
   EXPECT_EQ(l1_loss(x, x.data(), Reduction::sum).data().item(), 0.0);
   EXPECT_TRUE(std::isnan(huber_loss(x, x.data()).data().item()));
@@ -145,7 +145,7 @@ TEST(SmoothL1Loss, WithABetaOfZeroIsL1) {
 }
 
 // Equation 5 of arXiv:1708.02002.
-TEST(FocalLoss, IsThePapers) {
+TEST(FocalLoss, EqualsThePapersFormula) {
   const Variable x(Tensor::from(std::vector<double>{-2.0, 0.5, 3.0, -0.1}, {4}));
   const Tensor target = Tensor::from(std::vector<double>{1, 0, 1, 0}, {4});
   const auto loss = sigmoid_focal_loss(x, target).data().to_vector<double>();

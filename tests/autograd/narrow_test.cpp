@@ -230,7 +230,7 @@ TEST(Narrow, ADerivativeCanBeDifferentiated) {
   EXPECT_EQ(numbers(grad(sum(slope), x).data()), (std::vector<double>{12, 12, 12, 12}));
 }
 
-TEST(Narrow, WhatHasNothingToDoGivesTheVariableItself) {
+TEST(Narrow, OperationsWithoutEffectReturnTheVariableItself) {
   const Variable x(Tensor::full({2, 3}, 1.0, DType::bf16), true);
   EXPECT_EQ(sum_to_size(x, {2, 3}).record(), x.record());
   EXPECT_EQ(to(x, DType::bf16).record(), x.record());

@@ -29,7 +29,7 @@ Variable interpolated(const Resampled& c, DType dtype) {
 }
 
 // Factors of 1.1 and 1.2 keep an extent of 2 or 4: linear modes leave it alone, bicubic does not.
-TEST(Interpolate, IsPyTorchs) {
+TEST(Interpolate, EqualsPyTorch) {
   using enum Interpolation;
   const Resampled cases[] = {
       {bicubic,

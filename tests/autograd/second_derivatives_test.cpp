@@ -48,7 +48,7 @@ TEST(SecondDerivative, OfSineIsMinusSineAndTheFourthIsSine) {
   expect_each(slope(slope(second, x), x), x, [](double at) { return std::sin(at); });
 }
 
-TEST(SecondDerivative, OfACubeIsLinearAndTheFourthIsNothingToDifferentiate) {
+TEST(SecondDerivative, OfACubeIsLinearAndTheFourthHasNoGraph) {
   const Variable x = leaf({-1.5, 0.0, 2.0});
   const Variable cube = x * x * x;
   const Variable second = slope(slope(cube, x), x), third = slope(second, x);
@@ -146,7 +146,7 @@ TEST(SecondDerivative, ThroughAFreedGraphThrows) {
             std::string::npos);
   const Variable z = exp(x) * x;
   const Variable first = grad(z, x, keep);
-  first.backward();  // frees what z is made of, too
+  first.backward();  // also frees the graph of z
   EXPECT_THROW(static_cast<void>(grad(z, x, keep)), Error);
 }
 
@@ -169,7 +169,7 @@ TEST(SecondDerivative, OfAResultInTheMiddleStopsThere) {
   expect_each(slope(both[1], x), x, [](double at) { return 9 * std::exp(3 * at); });
 }
 
-TEST(SecondDerivative, OfWhatIsUnusedIsUndefinedOrAnError) {
+TEST(SecondDerivative, OfAnUnusedVariableIsUndefinedOrAnError) {
   const Variable x = leaf({1.0}), other = leaf({2.0});
   const auto message = message_of<Error>([&] {
     static_cast<void>(grad(x * x, std::vector{x, other}, keep));
@@ -206,7 +206,7 @@ Variable own_operation(const Variable& x, bool has_second, double factor = 1.0) 
   return record<TwiceNode>(x.data().clone(), {&x}, has_second, factor);
 }
 
-TEST(SecondDerivative, OfAnOperationWithoutOneNamesItAndWhatItComputed) {
+TEST(SecondDerivative, OfAnOperationWithoutOneNamesItAndItsResult) {
   const Variable x = leaf({2, 3}, 1);
   const Variable y = sum(exp(own_operation(x, false)));
   const auto message = message_of<Error>([&] { static_cast<void>(grad(y, x, keep)); });

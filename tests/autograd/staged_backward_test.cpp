@@ -37,7 +37,7 @@ struct CountNode : PooledNode<CountNode> {
   int& count;
 };
 
-TEST(StagedBackward, RunsAnOperationOnceWhenAllThatItWaitsForIsThere) {
+TEST(StagedBackward, RunsAnOperationOnceAllItsGradientsHaveArrived) {
   const Variable w = leaf({2, 3});
   int runs = 0;
   const Variable shared = record<CountNode>(mul(w, w).data(), {&w}, runs);
@@ -59,7 +59,7 @@ TEST(StagedBackward, RunsAnOperationOnceWhenAllThatItWaitsForIsThere) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-TEST(StagedBackward, GoesOnWithoutGradientsThatWillNotCome) {
+TEST(StagedBackward, ContinuesWithoutGradientsThatWillNotArrive) {
   const Variable w = leaf({1}), v = leaf({4});
   const Variable a = mul(w, 2.0), b = mul(mul(w, v), 3.0);
   GradStore store;
@@ -72,7 +72,7 @@ TEST(StagedBackward, GoesOnWithoutGradientsThatWillNotCome) {
   EXPECT_EQ(of(store, v), Values{});
 }
 
-TEST(StagedBackward, CanBeToldThatNothingMoreWillCome) {
+TEST(StagedBackward, CanBeEndedBeforeAllGradientsArrive) {
   const Variable w = leaf({1});
   const Variable base = mul(w, 5.0), a = mul(base, 2.0), b = mul(base, 3.0);
   GradStore store;
@@ -105,7 +105,7 @@ struct BrokenNode : PooledNode<BrokenNode> {
   [[nodiscard]] const char* name() const noexcept override { return "broken"; }
 };
 
-TEST(StagedBackward, TakesNoGradientOnceAnErrorHasEndedIt) {
+TEST(StagedBackward, RefusesGradientsAfterAnError) {
   const Variable w = leaf({1});
   const Variable a = record<BrokenNode>(w.data().clone(), {&w}), b = mul(w, 3.0);
   GradStore store;

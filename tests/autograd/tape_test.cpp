@@ -64,7 +64,7 @@ std::array<Variable, 3> thrice(const Variable& x, Seen& seen) {
   return record<ThriceNode>(outputs, {&x}, seen);
 }
 
-TEST(SeveralOutputs, RunTheirNodeOnceWithTheGradientsOfThoseThatWereUsed) {
+TEST(SeveralOutputs, RunTheirNodeOnceWithTheGradientsOfUsedOutputs) {
   Seen seen;
   const Variable x = leaf({1, 2});
   const auto y = thrice(x, seen);
@@ -108,7 +108,7 @@ TEST(SeveralOutputs, AreFreedTogether) {
   EXPECT_EQ(seen.runs, 1);
 }
 
-TEST(SeveralOutputs, LetGoOfTheGraphWhicheverDiesFirst) {
+TEST(SeveralOutputs, FreeTheGraphInAnyOrderOfDestruction) {
   Seen seen;
   const Variable x = leaf({1, 2});
   {
@@ -124,7 +124,7 @@ TEST(SeveralOutputs, LetGoOfTheGraphWhicheverDiesFirst) {
   EXPECT_EQ(x.record()->owners(), 1) << "the node is gone";
 }
 
-TEST(Graph, LongerThanTheStackIsDeepIsLetGoOf) {
+TEST(Graph, IsFreedEvenIfLongerThanTheStack) {
   const Variable x(Tensor::full({}, 1.0), true);
   Variable sum = x + 1.0;
   for (int i = 0; i < 200'000; ++i) sum = sum + x;
@@ -217,7 +217,7 @@ TEST(LeafRoots, AddAndCallTheirHooks) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Roots, ThatCannotBeAreNamed) {
+TEST(Roots, ThatAreInvalidAreNamed) {
   const Variable x = leaf({1, 2});
   const Variable y = x * x, none, fixed(tensor({1, 2}));
   const auto said = [&](std::vector<Variable> roots, std::vector<Tensor> gradients) {
@@ -263,7 +263,7 @@ TEST(BackwardInsideBackward, IsRefusedAndLeavesTheEngineUsable) {
   EXPECT_EQ(gradient(other), (Values{3}));
 }
 
-TEST(Grad, GivesWhatBackwardGivesAndTouchesNoLeaf) {
+TEST(Grad, EqualsBackwardAndLeavesLeavesAlone) {
   const Trunk asked, reference;
   reference.second.backward();
   const auto gradients = grad(asked.second, std::vector{asked.w, asked.h}, {.retain_graph = true});
@@ -276,7 +276,7 @@ TEST(Grad, GivesWhatBackwardGivesAndTouchesNoLeaf) {
   EXPECT_EQ(gradient(asked.w), gradient(reference.w));
 }
 
-TEST(Grad, ComputesAndFreesNothingThatLeadsElsewhere) {
+TEST(Grad, ComputesAndFreesOnlyPathsToItsInputs) {
   Seen before, beside;
   const Variable x = leaf({1, 2}), z = leaf({3, 4});
   const Variable y = thrice(x, before)[1] * x;
@@ -298,7 +298,7 @@ TEST(Grad, OfTheOutputItselfIsItsGradient) {
   EXPECT_EQ(gradients.at(1).data().to_vector<double>(), (Values{10, 24}));
 }
 
-TEST(Grad, NamesWhatTheOutputsDoNotDependOn) {
+TEST(Grad, NamesInputsThatTheOutputsDoNotDependOn) {
   const Variable x = leaf({1}), other = leaf({2});
   const auto message = message_of<Error>([&] {
     static_cast<void>(grad(std::vector{x * x}, std::vector{x, other}));
@@ -326,7 +326,7 @@ class Store : public GradStore {
   Variable left_alone_;
 };
 
-TEST(Sink, GathersThePassesOfAContextThatStartWhereverGradientsArrive) {
+TEST(Sink, GathersPassesThatStartAtAnyArrivingGradient) {
   const Trunk context, whole;
   Store store;
   int calls = 0;
@@ -345,7 +345,7 @@ TEST(Sink, GathersThePassesOfAContextThatStartWhereverGradientsArrive) {
   EXPECT_EQ(calls, 0) << "the leaf's own gradient is none of this pass's business";
 }
 
-TEST(Sink, LeavesAloneWhatItDoesNotTake) {
+TEST(Sink, LeavesOtherLeavesAlone) {
   const Variable taken = leaf({2}), own = leaf({3});
   Store store(own);
   int calls = 0;

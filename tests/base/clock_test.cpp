@@ -18,7 +18,7 @@ TEST(Clock, CountsSecondsAndNeverGoesBack) {
   EXPECT_GE(seconds_since(start - std::chrono::minutes(2)), 120.0);
 }
 
-TEST(Clock, TakesWhatIsLongerThanItCanTellForAHundredYears) {
+TEST(Clock, BoundsLongDurationsToAHundredYears) {
   using namespace std::chrono;
   EXPECT_EQ(bounded(milliseconds(1500)), seconds(1) + milliseconds(500));
   EXPECT_EQ(bounded(microseconds(-3)), microseconds(-3));
@@ -27,12 +27,12 @@ TEST(Clock, TakesWhatIsLongerThanItCanTellForAHundredYears) {
   EXPECT_GT(Clock::now() + bounded(milliseconds::max()), Clock::now());
 }
 
-TEST(Clock, KnowsWhenTheSystemStartedThisProcessToATick) {
+TEST(Clock, KnowsTheStartOfThisProcessToATick) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   const auto before = Clock::now();
   const pid_t child = fork();
-  if (child == 0) {  // fork is what starts a process: its clock is asked for the first time here
+  if (child == 0) {  // the process starts with fork; its clock is first read here
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const double age = seconds_since_process_start();
     _exit(write(ends[1], &age, sizeof age) == sizeof age ? 0 : 1);
@@ -46,7 +46,7 @@ TEST(Clock, KnowsWhenTheSystemStartedThisProcessToATick) {
   close(ends[1]);
 }
 
-TEST(Clock, TellsAMomentInUtcWhereverTheMachineStands) {
+TEST(Clock, PrintsAMomentInUtc) {
   const std::chrono::system_clock::time_point moment{std::chrono::seconds(1'709'210'096)};
   EXPECT_EQ(utc_text("%Y-%m-%dT%H:%M:%SZ", moment), "2024-02-29T12:34:56Z");
   EXPECT_EQ(utc_text("%Y", moment + std::chrono::hours(24 * 366 * 100)), "2124");

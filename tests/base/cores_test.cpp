@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Cores, AreThoseOfTheThreadsAffinityMask) {
+TEST(Cores, ComeFromTheThreadsAffinityMask) {
   const auto all = allowed_cores();
   ASSERT_FALSE(all.empty());
   std::thread([&] {

@@ -15,7 +15,7 @@ namespace {
 
 bool is_open(int number) { return fcntl(number, F_GETFD) >= 0; }
 
-TEST(Descriptor, IsClosedOnceWhoeverOwnsItLast) {
+TEST(Descriptor, IsClosedOnceByItsLastOwner) {
   const int number = open("/dev/null", O_RDONLY | O_CLOEXEC);
   ASSERT_GE(number, 0);
   {
@@ -33,7 +33,7 @@ TEST(Descriptor, IsClosedOnceWhoeverOwnsItLast) {
   EXPECT_FALSE(is_open(number));
 }
 
-TEST(AllocateFile, ReservesAllOfItThoughSignalsInterruptItAgainAndAgain) {
+TEST(AllocateFile, ReservesTheWholeFileDespiteRepeatedSignals) {
   const std::string name = "/dev/shm/lockstep-test-" + std::to_string(getpid());
   const Descriptor file(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   ASSERT_TRUE(file);
@@ -56,7 +56,7 @@ TEST(AllocateFile, ReservesAllOfItThoughSignalsInterruptItAgainAndAgain) {
   EXPECT_GE(found.st_blocks * 512, bytes);
 }
 
-TEST(AllocateFile, TellsWhyThereIsNoRoom) {
+TEST(AllocateFile, ReportsWhyThereIsNoRoom) {
   const Descriptor full(open("/dev/full", O_RDWR | O_CLOEXEC));
   EXPECT_NE(allocate_file(full, 0, 4096), 0);
 }

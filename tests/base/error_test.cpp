@@ -35,7 +35,7 @@ TEST(Error, ALongMessageKeepsItsBeginningAndItsEnd) {
   }
 }
 
-TEST(Error, TheNumbersAreThoseOfTheCommandLine) {
+TEST(Error, ExitCodesAreThoseOfTheCommandLine) {
   EXPECT_EQ(static_cast<int>(ExitCode::done), 0);
   EXPECT_EQ(static_cast<int>(ExitCode::failure), 1);
   EXPECT_EQ(static_cast<int>(ExitCode::bad_input), 2);

@@ -27,7 +27,7 @@ TEST(Failure, KeepsMessageAndExitCode) {
   EXPECT_EQ(failure_by(7).message, "an exception of unknown type");
 }
 
-TEST(Failure, NamesTheRankWhereTheErrorDoes) {
+TEST(Failure, NamesTheRankIfTheErrorDoes) {
   const Failure failure =
       failure_by(ErrorOnRank<TimeoutError>({3, "node12"}, "rank 3 of 8 (node12): no answer"));
   EXPECT_EQ(failure.rank, 3);
@@ -36,7 +36,7 @@ TEST(Failure, NamesTheRankWhereTheErrorDoes) {
   EXPECT_EQ(failure_by(CommError("rank 3 is only mentioned")).rank, -1);
 }
 
-TEST(Failure, OfWantOfMemoryIsAKind) {
+TEST(Failure, OutOfMemoryIsAKindOfItsOwn) {
   EXPECT_EQ(failure_by(OutOfMemoryError("no memory")).kind, FailureKind::out_of_memory);
   EXPECT_EQ(failure_by(std::bad_alloc()).kind, FailureKind::out_of_memory);
   const auto no_thread = std::make_error_code(std::errc::resource_unavailable_try_again);

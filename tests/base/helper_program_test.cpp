@@ -19,7 +19,7 @@ namespace {
 
 using Kind = HelperEnd::Kind;
 
-TEST(HelperProgram, SaysItsOutputAndHowItEnded) {
+TEST(HelperProgram, ReturnsItsOutputAndExitStatus) {
   const test::ScratchFolder scratch;
   scratch.write("here", "");
   const HelperOptions there{.folder = scratch.path()};
@@ -33,12 +33,12 @@ TEST(HelperProgram, SaysItsOutputAndHowItEnded) {
   EXPECT_EQ(run_helper({"sh", "-c", "exec >&-; sleep 0.2; exit 3"}, 60).kind, Kind::failed);
 }
 
-TEST(HelperProgram, SaysItsErrorsWhereTheyAreAskedFor) {
+TEST(HelperProgram, ReturnsItsErrorOutputOnRequest) {
   const HelperOptions with_errors{.with_errors = true};
   EXPECT_EQ(run_helper({"sh", "-c", "echo heard >&2"}, 60, with_errors).output, "heard\n");
 }
 
-TEST(HelperProgram, TellsItsCodeWhileOtherThingsGoOn) {
+TEST(HelperProgram, ReportsItsExitCodeWithoutBlocking) {
   HelperProgram late({"sleep", "1000"});
   HelperProgram killed({"sh", "-c", "kill -9 $$"});
   EXPECT_FALSE(late.wait(Seconds(0)));
@@ -65,13 +65,13 @@ TEST(StartProgram, ReplacesVariablesAndLeavesSignalsAlone) {
   EXPECT_EQ(test::read_file(scratch.file("said")), "new\n");
 }
 
-TEST(HelperProgram, ThatSaysMuchIsReadToItsEnd) {
+TEST(HelperProgram, LongOutputIsReadToItsEnd) {
   const HelperEnd end = run_helper({"sh", "-c", "head -c 1000000 /dev/zero; echo end"}, 60);
   EXPECT_EQ(end.kind, Kind::good);
   EXPECT_EQ(end.output, std::string(1000000, '\0') + "end\n");
 }
 
-TEST(HelperProgram, ThatHangsIsKilledWithAllThatItStarted) {
+TEST(HelperProgram, IsKilledWithItsChildrenIfItHangs) {
   const test::ScratchFolder scratch;
   const std::string pid = scratch.file("pid");
   const std::string script = "sleep 1000 & echo $! >" + pid + "; echo begun; wait";
@@ -88,7 +88,7 @@ TEST(HelperProgram, ThatHangsIsKilledWithAllThatItStarted) {
   EXPECT_FALSE(lives());
 }
 
-TEST(HelperProgram, IsKilledOnceNobodyWantsToKnow) {
+TEST(HelperProgram, IsKilledWhenItsCallerIsStopped) {
   const auto begun = Clock::now();
   std::jthread asking([](const std::stop_token& over) {
     EXPECT_EQ(run_helper({"sleep", "1000"}, 100, {}, over).kind, Kind::late);

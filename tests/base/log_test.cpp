@@ -38,7 +38,7 @@ TEST_F(Log, IsSilentWithoutASink) {
   }
 }
 
-TEST_F(Log, OnlyTheLeastLevelAndAboveReachTheSink) {
+TEST_F(Log, OnlyTheMinimumLevelAndAboveReachTheSink) {
   for (const auto least : levels) {
     messages_.clear();
     collect(least);

@@ -11,7 +11,7 @@ TEST(Printable, KeepsTextOfAnyLanguageWithItsLinesAndTabs) {
     EXPECT_EQ(printable(text), text);
 }
 
-TEST(Printable, WritesControlCharactersAndWhatIsNotUtf8AsNumbers) {
+TEST(Printable, WritesControlCharactersAndInvalidUtf8AsNumbers) {
   EXPECT_EQ(printable("\x1b[2Jw\r\a\x7f"), "\\x1b[2Jw\\x0d\\x07\\x7f");
   EXPECT_EQ(printable("\u009b31m\u0080\u00a0"), "\\xc2\\x9b31m\\xc2\\x80\u00a0");
   EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");

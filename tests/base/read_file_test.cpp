@@ -26,7 +26,7 @@ TEST(ReadFile, GivesEveryByteOfAnyLength) {
   }
 }
 
-TEST(ReadFile, SaysWhatCannotBeReadAndWhy) {
+TEST(ReadFile, NamesTheUnreadableFileAndTheReason) {
   const test::ScratchFolder scratch;
   const auto missing = scratch.file("missing");
   EXPECT_EQ(refusal(missing), missing + " cannot be read: No such file or directory");
@@ -36,7 +36,7 @@ TEST(ReadFile, SaysWhatCannotBeReadAndWhy) {
 TEST(ReadFile, RefusesPipesDevicesAndSocketsAtOnce) {
   const test::ScratchFolder scratch;
   const auto pipe = scratch.file("pipe"), link = scratch.file("link"), end = scratch.file("end");
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // nobody writes: an open() would wait for ever
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // no writer: an open() would block
   std::filesystem::create_symlink("/dev/zero", link);
   const int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -48,7 +48,7 @@ TEST(ReadFile, RefusesPipesDevicesAndSocketsAtOnce) {
   close(descriptor);
 }
 
-TEST(ReadFile, OfASmallFileTakesNoMoreThanItMayHave) {
+TEST(ReadFile, RefusesAFileAboveTheGivenSize) {
   const test::ScratchFolder scratch;
   const auto file = scratch.write("file", std::string(1000, 'x'));
   EXPECT_EQ(read_small_file(file, 1000).size(), 1000U);

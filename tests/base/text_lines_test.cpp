@@ -7,7 +7,7 @@ namespace {
 
 using Lines = std::pair<std::string, std::string>;
 
-TEST(FirstDifferingLines, AreTheLinesThemselvesOrNothingMore) {
+TEST(FirstDifferingLines, AreGivenAndAMissingLineIsNothingMore) {
   EXPECT_EQ(first_differing_lines("a\nb\nc\n", "a\nx\nc\n"), Lines("b", "x"));
   EXPECT_EQ(first_differing_lines("a\nb\n", "a\n"), Lines("b", "nothing more"));
   EXPECT_EQ(first_differing_lines("", "a\n"), Lines("nothing more", "a"));

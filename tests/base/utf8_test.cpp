@@ -22,7 +22,7 @@ std::string bytes_of(char32_t code, int bytes) {
 
 int shortest(char32_t code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4; }
 
-TEST(Utf8, EveryCodePointIsKnownInItsShortestFormOnly) {
+TEST(Utf8, EveryCodePointIsAcceptedInItsShortestFormOnly) {
   for (char32_t code = 0; code < 0x120000; ++code) {
     const bool exists = code <= 0x10FFFF && (code < 0xD800 || code >= 0xE000);
     for (int bytes = shortest(code); bytes <= 4; ++bytes) {
@@ -36,7 +36,7 @@ TEST(Utf8, EveryCodePointIsKnownInItsShortestFormOnly) {
   }
 }
 
-TEST(Utf8, CharactersThatEndTooEarlyAreNone) {
+TEST(Utf8, TruncatedCharactersAreRejected) {
   for (const char32_t code : {U'\u00e4', U'\u20ac', U'\U0001f600'}) {
     const std::string whole = bytes_of(code, shortest(code));
     for (std::size_t length = 1; length < whole.size(); ++length) {
@@ -47,7 +47,7 @@ TEST(Utf8, CharactersThatEndTooEarlyAreNone) {
   }
 }
 
-TEST(Utf8, NoCharacterHasFiveBytesOrIsALoneByte) {
+TEST(Utf8, FiveByteAndLoneContinuationBytesAreRejected) {
   for (const char* bad : {"\x80", "\xf8\x88\x80\x80\x80", "\xff"})
     EXPECT_EQ(utf8_character(bad).bytes, 0) << bad;
 }

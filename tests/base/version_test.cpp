@@ -14,7 +14,7 @@ TEST(Version, IsThreeNumbers) {
   EXPECT_EQ(text.find_first_not_of("0123456789."), std::string::npos) << text;
 }
 
-TEST(Version, TheBuildSaysItsCompiler) {
+TEST(Version, TheBuildNamesItsCompiler) {
   const auto& info = build_info();
   EXPECT_NE(info.compiler.find_first_of("0123456789"), std::string::npos) << info.compiler;
   EXPECT_EQ(&info, &build_info());

@@ -156,6 +156,8 @@ TEST_F(DamagedCheckpoint, OtherFilesAreToldApart) {
   EXPECT_TRUE(contains(verdict(), "it has only 0 bytes")) << verdict();
   write(std::string(10000, 'x'));
   EXPECT_TRUE(contains(verdict(), "is not a Lockstep checkpoint")) << verdict();
+  write(std::string("\x10\x27\0\0\0\0\0\0{", 9) + std::string(10000, ' '));
+  EXPECT_TRUE(contains(verdict(), "is a safetensors file")) << verdict();
   write(good.substr(512));
   EXPECT_TRUE(contains(verdict(), "is an HDF5 file, but not a checkpoint")) << verdict();
   fs::remove(path);

@@ -286,6 +286,18 @@ TEST_F(Weights, OfAnHdf5FileThatAreNotInItAreRefused) {
   }
 }
 
+// torch.save writes a zip archive, before PyTorch 1.6 a pickle.
+TEST_F(Weights, OfTorchSaveAreRefusedWithTheCallThatWritesWhatIsRead) {
+  const std::string file = folder_ / "mine.pt";
+  for (const char* begin : {"PK\x03\x04", "\x80\x02"}) {
+    std::ofstream(file, std::ios::binary) << begin << std::string(100, '{');
+    const auto refusal =
+        test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(file)); });
+    EXPECT_TRUE(refusal.starts_with(file + " is a file of torch.save")) << refusal;
+    EXPECT_NE(refusal.find("safetensors.torch.save_file"), std::string::npos) << refusal;
+  }
+}
+
 TEST_F(Weights, ThatDifferAreNamedWithHowMuch) {
   save(folder_ / "a.h5");
   save(folder_ / "b.h5");

@@ -28,7 +28,7 @@ struct Found {
   static auto fields(auto& self) { return std::tie(self.ranks, self.text); }
 };
 
-TEST(Agree, NobodyThrowsWhereNobodyFailed) {
+TEST(Agree, NoRankThrowsIfNoneFailed) {
   test::on_every_group([](ProcessGroup& group) {
     int runs = 0;
     agree(group, [&] { ++runs; });
@@ -93,7 +93,7 @@ TEST(Agree, ThrowsTheLowestFailedRanksErrorOnAllRanks) {
   });
 }
 
-TEST(Agree, SaysWithoutARankWhatAllRanksShare) {
+TEST(Agree, ReportsACommonErrorWithoutARank) {
   test::on_every_group([](ProcessGroup& group) {
     const AgreedError error =
         error_of([&] { agree(group, [] { throw InputError("no such deck"); }); });
@@ -103,7 +103,7 @@ TEST(Agree, SaysWithoutARankWhatAllRanksShare) {
   });
 }
 
-TEST(Agree, TellsWantOfMemoryFromOtherFailuresByItsKind) {
+TEST(Agree, DistinguishesOutOfMemoryByItsKind) {
   test::on_every_group([](ProcessGroup& group) {
     const AgreedError error = error_of([&] { agree(group, 0, [] { throw std::bad_alloc(); }); });
     EXPECT_EQ(error.kind, FailureKind::out_of_memory);
@@ -112,7 +112,7 @@ TEST(Agree, TellsWantOfMemoryFromOtherFailuresByItsKind) {
   });
 }
 
-TEST(Agree, RefusesAndWaitsAsItIsTold) {
+TEST(Agree, RefusesAndWaitsByItsOptions) {
   test::on_every_group([](ProcessGroup& group) {
     int waits = 0;
     const AgreeOptions options{.wait =
@@ -140,7 +140,7 @@ TEST(Agree, RefusesAndWaitsAsItIsTold) {
   });
 }
 
-TEST(Agree, IsOfAllRanksWhereTheGroupIs) {
+TEST(Agree, CoversAllRanksIfTheGroupDoes) {
   test::on_every_group([](ProcessGroup& group) {
     try {
       agree(group, 0, [] { throw Error("no"); });

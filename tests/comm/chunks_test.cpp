@@ -62,7 +62,7 @@ std::vector<double> largest(DType dtype, int size, std::int64_t n) {
   return result;
 }
 
-TEST(Chunks, AllReduce) {
+TEST(Chunks, AllReduceIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
       const auto mine = test::values(dtype, group.rank(), n);
@@ -77,7 +77,7 @@ TEST(Chunks, AllReduce) {
   });
 }
 
-TEST(Chunks, Reduce) {
+TEST(Chunks, ReduceIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const int root = group.size() - 1;
     const bool gets = group.rank() == root;
@@ -94,7 +94,7 @@ TEST(Chunks, Reduce) {
   });
 }
 
-TEST(Chunks, ReduceScatter) {
+TEST(Chunks, ReduceScatterIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const Shares shares(group, n);
     const auto input = arena.take({n}, DType::f32, test::values(DType::f32, group.rank(), n));
@@ -116,7 +116,7 @@ TEST(Chunks, ReduceScatter) {
   });
 }
 
-TEST(Chunks, Broadcast) {
+TEST(Chunks, BroadcastIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const int root = group.size() / 2;
     const auto bytes = arena.take({n}, DType::u8, test::values(DType::u8, group.rank(), n));
@@ -128,7 +128,7 @@ TEST(Chunks, Broadcast) {
   });
 }
 
-TEST(Chunks, AllGather) {
+TEST(Chunks, AllGatherIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     for (const DType dtype : {DType::u8, DType::f32}) {
       const auto input = arena.take({n}, dtype, test::values(dtype, group.rank(), n));
@@ -151,7 +151,7 @@ TEST(Chunks, AllGather) {
   });
 }
 
-TEST(Chunks, Gather) {
+TEST(Chunks, GatherIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const int root = group.size() - 1;
     const bool gets = group.rank() == root;
@@ -173,7 +173,7 @@ TEST(Chunks, Gather) {
   });
 }
 
-TEST(Chunks, Scatter) {
+TEST(Chunks, ScatterIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const int root = group.size() - 1;
     const bool brings = group.rank() == root;
@@ -194,7 +194,7 @@ TEST(Chunks, Scatter) {
   });
 }
 
-TEST(Chunks, AllToAll) {
+TEST(Chunks, AllToAllIsExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const int me = group.rank();
     const std::int64_t row = n / group.size();
@@ -218,7 +218,7 @@ TEST(Chunks, AllToAll) {
   });
 }
 
-TEST(Chunks, Messages) {
+TEST(Chunks, MessagesAreExact) {
   at_every_length([](ProcessGroup& group, Arena& arena, std::int64_t n) {
     const int to = (group.rank() + 1) % group.size();
     const int from = (group.rank() + group.size() - 1) % group.size();

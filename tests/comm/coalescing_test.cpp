@@ -52,7 +52,7 @@ TEST(Coalescing, IsDrivenToItsEndByTest) {
   });
 }
 
-TEST(Coalescing, OfNothingIsOver) {
+TEST(Coalescing, OfNoOperationsIsComplete) {
   test::on_every_group([](ProcessGroup& group) {
     Coalescing batch(group);
     Work work = batch.end();
@@ -61,7 +61,7 @@ TEST(Coalescing, OfNothingIsOver) {
   });
 }
 
-TEST(Coalescing, LeavesWhatFollowsToItself) {
+TEST(Coalescing, DoesNotAffectLaterCalls) {
   test::on_every_group([](ProcessGroup& group) {
     const auto dropped = Tensor::full({10}, 1.0), t = Tensor::full({10}, 1.0);
     {

@@ -64,7 +64,7 @@ std::vector<int> numbers_in(const char* folder) {
   return numbers;
 }
 
-TEST(DatagramNotifier, WakesTheRankThatIsMeant) {
+TEST(DatagramNotifier, WakesTheAddressedRank) {
   Sleeper a, b, c;
   const std::vector<NotifierAddress> addresses{{}, b.remote.address(), c.remote.address()};
   EXPECT_EQ(a.remote.connect(addresses), 2);
@@ -76,7 +76,7 @@ TEST(DatagramNotifier, WakesTheRankThatIsMeant) {
       c, [&] { a.remote.notify(1); }, a_while));
 }
 
-TEST(DatagramNotifier, IsNotRungWithoutItsToken) {
+TEST(DatagramNotifier, IsNotWokenWithoutItsToken) {
   Sleeper a, b;
   NotifierAddress wrong = b.remote.address();
   wrong.token ^= 1U;
@@ -95,7 +95,7 @@ TEST(DatagramNotifier, IsNotRungWithoutItsToken) {
   EXPECT_TRUE(wakes(b, [&] { send_raw(b.remote.address(), twice.data(), 8); }));
 }
 
-TEST(DatagramNotifier, IsNotRungWhileItsRankIsAwake) {
+TEST(DatagramNotifier, SendsNothingToARankThatIsAwake) {
   Sleeper a, b{minutes(30)};
   a.remote.connect(std::vector{b.remote.address()});
   EXPECT_TRUE(wakes(b, [&] { a.remote.notify(0); }));
@@ -110,7 +110,7 @@ TEST(DatagramNotifier, IsNotRungWhileItsRankIsAwake) {
   }
 }
 
-TEST(DatagramNotifier, DoesNothingForWhoCannotBeRung) {
+TEST(DatagramNotifier, DoesNothingForAnUnreachableRank) {
   Sleeper a, b;
   NotifierAddress elsewhere = b.remote.address();
   elsewhere.network ^= 1U;
@@ -126,7 +126,7 @@ TEST(DatagramNotifier, DoesNothingForWhoCannotBeRung) {
 }
 
 // Like addresses of container bridges: it would lead back here.
-TEST(DatagramNotifier, AddressThatBothMachinesHaveIsNotUsed) {
+TEST(DatagramNotifier, AnAddressOfBothMachinesIsNotUsed) {
   Sleeper a, b;
   NotifierAddress elsewhere = b.remote.address();
   elsewhere.network = 0;
@@ -134,7 +134,7 @@ TEST(DatagramNotifier, AddressThatBothMachinesHaveIsNotUsed) {
 }
 
 // A whole network, 127/8, leads here; this machine does not list it among its own addresses.
-TEST(DatagramNotifier, AddressesOfAnotherMachineAreTriedUntilOneLeadsThere) {
+TEST(DatagramNotifier, AllAddressesOfAnotherMachineAreTried) {
   Sleeper a, b;
   NotifierAddress elsewhere = b.remote.address();
   elsewhere.network = 0;
@@ -184,7 +184,7 @@ TEST(DatagramNotifier, SurvivesSignals) {
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST(DatagramNotifier, LeavesNothingBehindAndNothingToOtherPrograms) {
+TEST(DatagramNotifier, LeavesNothingBehindAndNoSocketToOtherPrograms) {
   const auto files = numbers_in("/proc/self/fd");
   const auto threads = numbers_in("/proc/self/task").size();
   for (int i = 0; i < 100; ++i) {
@@ -202,7 +202,7 @@ TEST(DatagramNotifier, LeavesNothingBehindAndNothingToOtherPrograms) {
   EXPECT_EQ(numbers_in("/proc/self/task").size(), threads);
 }
 
-TEST(DatagramNotifier, ThrowsWhereThereIsNoSocket) {
+TEST(DatagramNotifier, ThrowsIfThereIsNoSocket) {
   const auto files = numbers_in("/proc/self/fd");
   const int next = ::dup(0);
   ::close(next);

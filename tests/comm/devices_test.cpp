@@ -55,7 +55,7 @@ TEST(OnDevices, ReductionsHaveTheHostsBits) {
 }
 
 // Nothing here waits on the host, so every order of the streams is tried.
-TEST(OnDevices, ACallIsBehindWhatItsStreamWasGivenAndAWaitBeforeWhatFollows) {
+TEST(OnDevices, ACallFollowsItsStreamAndAWaitPrecedesLaterWork) {
   test::on_every_group([](ProcessGroup& group) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
       SimulatedRuntime::instance().set_seed(seed);
@@ -143,7 +143,7 @@ TEST(OnDevices, ABatchOfMessagesAndCollectivesIsOneWork) {
   });
 }
 
-TEST(OnDevices, AReceiveThatIsGivenUpLeavesItsTensorAsItIs) {
+TEST(OnDevices, ACancelledReceiveLeavesItsTensorAlone) {
   test::on_every_group([](ProcessGroup& group) {
     const auto t = Tensor::full({40}, 7.0, DType::f32, device_of(group));
     Work work = group.irecv(t, group.rank(), 77);
@@ -165,7 +165,7 @@ TEST(OnDevices, TwoDevicesInOneCallAreRefusedByName) {
   });
 }
 
-TEST(OnDevices, TwoKindsOfDeviceAmongRanksAreFoundOnEveryRank) {
+TEST(OnDevices, TwoKindsOfDeviceAmongRanksAreReportedOnEveryRank) {
   test::on_every_new_group([](ProcessGroup& group) {
     if (group.size() < 2) return;
     const Device device = group.rank() == 1 ? device_of(group) : Device{};
@@ -177,7 +177,7 @@ TEST(OnDevices, TwoKindsOfDeviceAmongRanksAreFoundOnEveryRank) {
   });
 }
 
-TEST(OnDevices, ADeviceThatHangsEndsInATimeOutThatSaysSo) {
+TEST(OnDevices, AHangingDeviceTimesOutAndIsNamed) {
   test::on_every_new_group(
       [](ProcessGroup& group) {
         if (group.size() > 1) return;  // the others' failure is that of the first one

@@ -47,7 +47,7 @@ TEST(AllToAll, SendsRowRToRankR) {
 /// Rows from one rank to another: any number, often none.
 std::int64_t rows(int from, int to) { return (from * 5 + to * 3) % 4 * 7; }
 
-TEST(AllToAllV, SendsWhatTheCountsSayWhereTheyDifferByRank) {
+TEST(AllToAllV, SendsByCountsThatDifferByRank) {
   test::on_every_group([](ProcessGroup& everybody) {
     const auto claim = [](ProcessGroup& group, Arena& arena) {
       const int me = group.rank();
@@ -77,7 +77,7 @@ TEST(AllToAllV, SendsWhatTheCountsSayWhereTheyDifferByRank) {
   });
 }
 
-TEST(AllToAllV, SendsNothingAtAll) {
+TEST(AllToAllV, AcceptsEmptyTensors) {
   test::on_every_group([](ProcessGroup& group) {
     const Counts none(static_cast<std::size_t>(group.size()), 0);
     const auto input = Tensor::empty({0, 4}), output = Tensor::empty({0, 4});

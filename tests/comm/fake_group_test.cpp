@@ -63,7 +63,7 @@ class FakeCalls : public testing::TestWithParam<Place> {
   const int root = GetParam().rank, other = GetParam().other;
 };
 
-TEST_P(FakeCalls, AllReduceLeavesOrCopiesWhatIsBrought) {
+TEST_P(FakeCalls, AllReduceReturnsTheInput) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::min, ReduceOp::max}) {
     const Tensor t = tensor_of({1, 2, 3}), output = blank({3});
     EXPECT_TRUE(group.all_reduce(t, op).test());
@@ -73,7 +73,7 @@ TEST_P(FakeCalls, AllReduceLeavesOrCopiesWhatIsBrought) {
   }
 }
 
-TEST_P(FakeCalls, ReduceGivesTheRootWhatItBringsAndOthersNothing) {
+TEST_P(FakeCalls, ReduceReturnsTheRootsInputAndLeavesOthersAlone) {
   const Tensor t = tensor_of({1, 2, 3}), output = blank({3});
   group.reduce(t, root, ReduceOp::sum).wait();
   group.reduce(t, output, root, ReduceOp::sum).wait();
@@ -86,7 +86,7 @@ TEST_P(FakeCalls, ReduceGivesTheRootWhatItBringsAndOthersNothing) {
   EXPECT_EQ(output.to_vector<float>(), blanks(3));
 }
 
-TEST_P(FakeCalls, BroadcastLeavesTheTensorWhoeverTheRootIs) {
+TEST_P(FakeCalls, BroadcastLeavesTheTensorForEveryRoot) {
   const Tensor t = tensor_of({1, 2, 3});
   group.broadcast(t, root).wait();
   group.broadcast(t, other).wait();
@@ -132,7 +132,7 @@ TEST_P(FakeCalls, UnevenGathersFillEachPlaceAsFarAsTheInputGoes) {
   EXPECT_EQ(all.to_vector<float>(), expected);
 }
 
-TEST_P(FakeCalls, ScattersGiveTheRootItsOwnRowsAndOthersNothing) {
+TEST_P(FakeCalls, ScattersGiveOnlyTheRootItsRows) {
   const auto me = static_cast<float>(root);
   const Tensor output = blank({2});
   group.scatter(counted({group.size(), 2}), output, root).wait();
@@ -178,7 +178,7 @@ TEST_P(FakeCalls, AllToAllBringsTheCallersOwnRowsFromEveryRank) {
   EXPECT_EQ(uneven_output.to_vector<float>(), of_every_rank({me, untouched}));
 }
 
-TEST_P(FakeCalls, MessagesAreSentToNobodyAndReceivedFromNobody) {
+TEST_P(FakeCalls, MessagesCompleteWithoutAPeer) {
   const Tensor t = tensor_of({1, 2});
   group.send(t, other, 7);
   EXPECT_EQ(group.recv(t, other, 7), -1);
@@ -262,7 +262,7 @@ TEST_P(FakeCalls, WrongArgumentsAreRefusedAsByEveryBackend) {
   EXPECT_EQ(group.traffic().operations, 0) << "refused before anything is sent";
 }
 
-TEST_P(FakeCalls, TrafficIsWhatTheRankBrings) {
+TEST_P(FakeCalls, TrafficCountsTheRanksOwnBytes) {
   const int n = group.size();
   const auto bytes_of = [&](const auto& call) {
     const auto before = group.traffic();

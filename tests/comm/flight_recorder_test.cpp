@@ -37,7 +37,7 @@ std::string refusal(const fs::path& file) {
   return "none";
 }
 
-TEST(FlightRecorder, WritesWhatAReaderFinds) {
+TEST(FlightRecorder, WritesRecordsThatAReaderFinds) {
   const test::ScratchFolder scratch;
   const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   ASSERT_TRUE(recorder);
@@ -142,7 +142,7 @@ TEST(FlightRecorder, IsFoundInAFolderWhereOthersHaveFiles) {
             std::string::npos);
 }
 
-TEST(FlightRecorder, RemovesWhatDeadProcessesLeftOnceItIsOld) {
+TEST(FlightRecorder, RemovesOldRingsOfDeadProcesses) {
   const test::ScratchFolder scratch;
   constexpr double hour_s = 3600;
   /// A ring of a process of this machine that is dead or alive, or of another machine.
@@ -190,7 +190,7 @@ TEST(FlightRecorder, RemovesWhatDeadProcessesLeftOnceItIsOld) {
   }
 }
 
-TEST(FlightRecorder, WithoutAFolderIsNone) {
+TEST(FlightRecorder, IsOffWithoutAFolder) {
   EXPECT_EQ(FlightRecorder::open(rank_1_of_4, "/nonexistent"), nullptr);
 }
 
@@ -207,7 +207,7 @@ TEST(FlightRecorder, ClosedGroupsMakeRoomForNewOnes) {
   EXPECT_EQ(recorder->add_group(101, std::vector<int>{1}), places[5]);
 }
 
-TEST(FlightRing, RefusesWhatItCannotReadInOneSentence) {
+TEST(FlightRing, RefusesUnreadableFilesInOneSentence) {
   const test::ScratchFolder scratch;
   const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   const std::string bytes = test::read_file(recorder->path());
@@ -227,7 +227,7 @@ TEST(FlightRing, RefusesWhatItCannotReadInOneSentence) {
 }
 
 // Whatever bytes a damaged file holds, reading it ends with a ring or a sentence.
-TEST(FlightRing, OfDamagedBytesIsARingOrASentence) {
+TEST(FlightRing, OfDamagedBytesIsReadOrRefused) {
   const test::ScratchFolder scratch;
   const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   const int group = recorder->add_group(0, std::vector<int>{0, 1, 2, 3});
@@ -250,7 +250,7 @@ TEST(FlightRing, OfDamagedBytesIsARingOrASentence) {
   }
 }
 
-TEST(FlightRing, CopiedKeepsWhatItsProcessWasSeenDoing) {
+TEST(FlightRing, CopiedKeepsTheObservedStateOfItsProcess) {
   const test::ScratchFolder scratch;
   auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   recorder->say_last_words({.message = "something failed", .kind = FailureKind::out_of_memory});

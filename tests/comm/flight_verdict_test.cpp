@@ -44,7 +44,7 @@ FlightRing ring(int rank, int size, std::vector<FlightCall> calls) {
           .groups = {world}};
 }
 
-TEST(Verdict, NamesTheRankThatHasNotEnteredWhatTheOthersWaitIn) {
+TEST(Verdict, NamesTheRankMissingFromACollective) {
   std::vector<FlightRing> rings;
   for (int r = 0; r < 8; ++r) {
     std::vector<FlightCall> calls{all_reduce(41, State::completed, 398)};
@@ -61,7 +61,7 @@ TEST(Verdict, NamesTheRankThatHasNotEnteredWhatTheOthersWaitIn) {
   EXPECT_EQ(verdict.ranks, std::vector<int>{3});
 }
 
-TEST(Verdict, ComparesNumbersOfCollectivesNotRecords) {
+TEST(Verdict, ComparesSequenceNumbersNotRecords) {
   // Rank 0 has sent and received a lot; rank 1 has one record, of a later collective.
   FlightRing busy = ring(0, 2, {all_reduce(5, State::entered, 990)});
   FlightCall message = call(1, "send(to rank 1, tag 0) #1", State::completed, 10);
@@ -73,7 +73,7 @@ TEST(Verdict, ComparesNumbersOfCollectivesNotRecords) {
   EXPECT_EQ(flight_verdict(rings).ranks, std::vector<int>{1});
 }
 
-TEST(Verdict, BlamesNobodyForAReceiveThatServes) {
+TEST(Verdict, BlamesNoRankForAServingReceive) {
   FlightCall serving = call(1, "recv(from any rank, tag 0) #1 (serving)", State::entered, 1);
   serving.is_message = serving.serves = true;
   FlightRing one = ring(0, 2, {all_reduce(5, State::completed, 900), serving});
@@ -120,7 +120,7 @@ TEST(Verdict, BlamesTheRankThatStoppedInsideACollectiveItHadEntered) {
       << verdict.text;
 }
 
-TEST(Verdict, FollowsTheChainOfGroupsToTheRankThatWaitsForNobody) {
+TEST(Verdict, FollowsTheChainOfGroupsToTheRankThatDoesNotWait) {
   // Rank 0 waits in the world for rank 1, which waits in a group with rank 2, which computes.
   std::vector<FlightRing> rings{ring(0, 3, {all_reduce(3, State::entered, 900)}),
                                 ring(1, 3, {all_reduce(2, State::completed, 800)}),
@@ -138,7 +138,7 @@ TEST(Verdict, FollowsTheChainOfGroupsToTheRankThatWaitsForNobody) {
       << verdict.text;
 }
 
-TEST(Verdict, OfAMessageThatNobodySendsNamesTheSender) {
+TEST(Verdict, OfAMessageThatIsNotSentNamesTheSender) {
   FlightCall receive = call(1, "recv(from rank 1, tag 7) #1 of f32[2] (8 B)", State::entered, 998);
   receive.is_message = true;
   receive.peer = 1;
@@ -159,7 +159,7 @@ TEST(Verdict, AMissingRingIsAFinding) {
   EXPECT_NE(verdict.text.find("no ring of rank 2 was found"), std::string::npos) << verdict.text;
 }
 
-TEST(Verdict, WhenAllAreGoneComparesWhatTheyLeft) {
+TEST(Verdict, ComparesTheRingsOfDeadProcesses) {
   std::vector<FlightRing> rings{ring(0, 2, {all_reduce(5, State::entered, 990)}),
                                 ring(1, 2, {all_reduce(4, State::completed, 980)})};
   for (FlightRing& one : rings) {
@@ -172,7 +172,7 @@ TEST(Verdict, WhenAllAreGoneComparesWhatTheyLeft) {
             "4701 was on node n012");
 }
 
-TEST(Verdict, WhereNothingWaitsSaysSo) {
+TEST(Verdict, ReportsThatNoRankWaits) {
   const std::vector<FlightRing> rings{ring(0, 1, {all_reduce(5, State::completed, 990)})};
   EXPECT_EQ(flight_verdict(rings).text,
             "no rank waits for another: every operation that was entered has completed");

@@ -61,7 +61,7 @@ IntrusivePtr<InFlight> Core::make(Operation&& operation) {
   return IntrusivePtr<InFlight>(new OneRanksOperation(*this, std::move(operation)));
 }
 
-TEST(GroupCore, GivesABackendADevicesTensorsAsItReachesThem) {
+TEST(GroupCore, PassesDeviceTensorsToABackendAsItSupportsThem) {
   for (const DeviceReach reach :
        {DeviceReach::by_pinned_memory, DeviceReach::by_host, DeviceReach::by_device}) {
     const IntrusivePtr<Core> core(new Core);
@@ -93,14 +93,14 @@ void expect_told(const F& call) {
   EXPECT_NE(message.find("#1: there is no memory"), std::string::npos) << message;
 }
 
-TEST(GroupCore, EndsWithWhateverACollectiveThrowsWhenItIsLaunched) {
+TEST(GroupCore, EndsIfTheLaunchOfACollectiveThrows) {
   const IntrusivePtr<Core> core(new Core);
   EXPECT_EQ(test::message_of<Error>([&] { static_cast<void>(core->start(Operation{})); }),
             "there is no memory");
   expect_told([&] { static_cast<void>(core->start(Operation{})); });
 }
 
-TEST(GroupCore, EndsWithWhateverAMessageThrowsWhenItIsLaunched) {
+TEST(GroupCore, EndsIfTheLaunchOfAMessageThrows) {
   const IntrusivePtr<Core> core(new Core);
   EXPECT_EQ(test::message_of<Error>(
                 [&] { static_cast<void>(core->start({.kind = Operation::Kind::send})); }),
@@ -108,7 +108,7 @@ TEST(GroupCore, EndsWithWhateverAMessageThrowsWhenItIsLaunched) {
   expect_told([&] { static_cast<void>(core->start(Operation{})); });
 }
 
-TEST(GroupCore, SaysWhichOperationOfWhichRankCannotGoOn) {
+TEST(GroupCore, NamesTheOperationAndRankThatCannotContinue) {
   using Kind = OperationFailure::Kind;
   const auto said = [](const OperationFailure& failure) {
     const IntrusivePtr<Core> core(new Core);
@@ -134,7 +134,7 @@ TEST(GroupCore, SaysWhichOperationOfWhichRankCannotGoOn) {
             std::string::npos);
 }
 
-TEST(GroupCore, TellsTheWaitWhatSomebodyElseMet) {
+TEST(GroupCore, ReportsAnErrorMetByAnotherThreadInTheWait) {
   const IntrusivePtr<Core> core(new Core);
   core->all_have_entered = false;
   Work work = core->start(Operation{});

@@ -29,7 +29,7 @@ End run_program(const std::string& name) {
   return end;
 }
 
-TEST(JobEnds, OfARankThatThrowsBetweenTwoCollectivesIsItsSentenceItsCodeAndSoon) {
+TEST(JobEnds, OfAThrowBetweenTwoCollectivesIsPromptWithItsMessageAndCode) {
   const auto [finished, seconds] = run_program("failing_rank");
   EXPECT_TRUE(finished.ended_with(2)) << finished.exit_code << ": " << finished.output;
   EXPECT_TRUE(finished.says("the data file of rank 1 is missing")) << finished.output;
@@ -46,11 +46,11 @@ void expect_sentence_at_deadline(const End& end, const std::string& call) {
   EXPECT_LT(seconds, soon_s);
 }
 
-TEST(JobEnds, OfARankStoppedBeforeMpiInitIsASentenceThatNamesItAtTheDeadline) {
+TEST(JobEnds, OfARankStoppedBeforeMpiInitNamesItAtTheDeadline) {
   expect_sentence_at_deadline(run_program("stopped_before_init"), "MPI_Init");
 }
 
-TEST(JobEnds, OfARankStoppedBeforeMpiFinalizeIsASentenceThatNamesItAtTheDeadline) {
+TEST(JobEnds, OfARankStoppedBeforeMpiFinalizeNamesItAtTheDeadline) {
   expect_sentence_at_deadline(run_program("stopped_before_finalize"), "MPI_Finalize");
 }
 

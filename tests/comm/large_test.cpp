@@ -41,7 +41,7 @@ void on_two_ranks(const test::Claim& claim) {
       {.timeout = std::chrono::seconds(120)});
 }
 
-TEST(Large, AllReduce) {
+TEST(Large, AllReduceIsExact) {
   on_two_ranks([](ProcessGroup& group) {
     const auto t = marked(group.rank() + 1);
     group.all_reduce(t, ReduceOp::sum).wait();
@@ -49,7 +49,7 @@ TEST(Large, AllReduce) {
   });
 }
 
-TEST(Large, Broadcast) {
+TEST(Large, BroadcastIsExact) {
   on_two_ranks([](ProcessGroup& group) {
     const auto t = group.rank() == 1 ? marked(7) : Tensor::zeros({length}, DType::u8);
     group.broadcast(t, 1).wait();
@@ -57,7 +57,7 @@ TEST(Large, Broadcast) {
   });
 }
 
-TEST(Large, SendAndReceive) {
+TEST(Large, SendAndReceiveAreExact) {
   on_two_ranks([](ProcessGroup& group) {
     if (group.rank() == 0) return group.send(marked(9), 1);
     const auto t = Tensor::zeros({length}, DType::u8);

@@ -58,7 +58,7 @@ TEST(Messages, OfAScalarMayArriveInAVector) {
 }
 
 // Even ranks send first; a group of odd size ends with two of them side by side.
-TEST(Messages, BlockingOnesMeet) {
+TEST(Messages, BlockingSendAndReceiveMeet) {
   test::on_every_group([](ProcessGroup& group) {
     const auto t = Tensor::full({20000}, group.rank());
     if (group.rank() % 2 == 0 && group.rank() + 1 < group.size()) {
@@ -70,7 +70,7 @@ TEST(Messages, BlockingOnesMeet) {
   });
 }
 
-TEST(Messages, AreToldApartByTheirTags) {
+TEST(Messages, AreDistinguishedByTheirTags) {
   test::on_every_group([](ProcessGroup& group) {
     constexpr int tags[] = {0, 1, message_tags - 1, 77};
     std::vector<Work> works;
@@ -132,7 +132,7 @@ TEST(Messages, GoToTheReceiveThatWasStartedFirst) {
   });
 }
 
-TEST(Messages, FromAnySourceTellTheirSender) {
+TEST(Messages, FromAnySourceNameTheirSender) {
   test::on_every_group([](ProcessGroup& group) {
     constexpr int root = 0;
     auto mine = group.isend(Tensor::full({9}, group.rank() + 100), root, 5);
@@ -288,7 +288,7 @@ void exchange_two_dtypes(ProcessGroup& group, bool in_order, const Tensor& x, co
   of_y.wait();
 }
 
-TEST(Messages, OfSeveralDtypesMayBeAwaitedUnderOneTagInTheirOrder) {
+TEST(Messages, OfSeveralDtypesUnderOneTagMayBeReceivedInOrder) {
   test::on_every_group([](ProcessGroup& group) {
     const Tensor x = Tensor::zeros({3}), y = Tensor::zeros({3}, DType::i32);
     exchange_two_dtypes(group, true, x, y);
@@ -315,7 +315,7 @@ TEST(Messages, OfSeveralDtypesInAnotherOrderAreNeverMistaken) {
   test::on_every_new_group(claim, options);
 }
 
-TEST(Messages, MayBeGivenUpAndLeaveTheirTensorAlone) {
+TEST(Messages, MayBeCancelledAndLeaveTheirTensorAlone) {
   test::on_every_group([](ProcessGroup& group) {
     const auto given_up = Tensor::full({3}, 7.0), taken = Tensor::zeros({3});
     auto known = group.irecv(given_up, before(group), 11);
@@ -341,7 +341,7 @@ TEST(Messages, MayBeGivenUpAndLeaveTheirTensorAlone) {
   });
 }
 
-TEST(Messages, GivenUpTooLateHaveArrived) {
+TEST(Messages, CancelledTooLateHaveArrived) {
   test::on_every_group([](ProcessGroup& group) {
     const auto t = Tensor::zeros({3});
     auto receiving = group.irecv(t, before(group), 13);
@@ -374,7 +374,7 @@ TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
   });
 }
 
-TEST(Messages, MayBeWaitedForForEver) {
+TEST(Messages, MayBeWaitedForWithoutALimit) {
   test::on_every_group([](ProcessGroup& group) {
     constexpr auto for_ever = std::chrono::microseconds::max();
     auto first = MessagePort(group).irecv(before(group), 1);
@@ -510,7 +510,7 @@ TEST(Messages, OfAnotherLengthAreRefused) {
   }
 }
 
-TEST(Messages, ThatNobodySendsTimeOutNamingThePeer) {
+TEST(Messages, ThatAreNotSentTimeOutNamingThePeer) {
   test::on_groups_with_deadline([](ProcessGroup& group, std::chrono::milliseconds) {
     if (group.rank() != 0) return std::string();
     const int peer = group.size() - 1;

@@ -63,40 +63,40 @@ Called named(Called call, const std::string& tensor) {
 // Both a tensor that fits into a slot of the slot table, and one that does not.
 constexpr std::int64_t call_lengths[] = {5, 3000};
 
-TEST(Mismatch, OfTheOperation) {
+TEST(Mismatch, OfTheOperationIsRefused) {
   for (const auto n : call_lengths) expect_refused(all_reduce({n}), broadcast(n, 0));
 }
 
-TEST(Mismatch, OfTheReduction) {
+TEST(Mismatch, OfTheReductionIsRefused) {
   for (const auto n : call_lengths) {
     expect_refused(all_reduce({n}), all_reduce({n}, DType::f32, ReduceOp::max));
   }
 }
 
-TEST(Mismatch, OfTheRoot) {
+TEST(Mismatch, OfTheRootIsRefused) {
   for (const auto n : call_lengths) expect_refused(broadcast(n, 0), broadcast(n, 1));
 }
 
-TEST(Mismatch, OfTheDtype) {
+TEST(Mismatch, OfTheDtypeIsRefused) {
   for (const auto n : call_lengths) {
     expect_refused(named(all_reduce({n}), "of f32"), named(all_reduce({n}, DType::i32), "of i32"));
   }
 }
 
-TEST(Mismatch, OfTheShape) {
+TEST(Mismatch, OfTheShapeIsRefused) {
   expect_refused(named(all_reduce({3000}), "f32[3000]"), named(all_reduce({3001}), "f32[3001]"));
   expect_refused(named(all_reduce({5}), "f32[5]"), named(all_reduce({3000}), "f32[3000]"));
   expect_refused(named(all_reduce({0}), "f32[0]"), named(all_reduce({4}), "f32[4]"));
 }
 
-TEST(Mismatch, OfTheRowsOfEquallyManyElementsIsFoundByTheFullContract) {
+TEST(Mismatch, OfRowsWithEqualElementsIsFoundByTheFullContract) {
   expect_refused(named(all_reduce({2, 3}), "f32[2, 3]"), named(all_reduce({3, 2}), "f32[3, 2]"),
                  Contract::full);
   expect_refused(named(all_reduce({6}), "f32[6]"), named(all_reduce({6, 1}), "f32[6, 1]"),
                  Contract::full);
 }
 
-TEST(Mismatch, OfTheRowsOfEquallyManyElementsPassesOtherwise) {
+TEST(Mismatch, OfRowsWithEqualElementsPassesOtherwise) {
   test::on_every_group([](ProcessGroup& group) {
     const auto t = group.rank() == 0 ? Tensor::full({2, 3}, 1.0) : Tensor::full({3, 2}, 1.0);
     group.all_reduce(t, ReduceOp::sum).wait();
@@ -104,7 +104,7 @@ TEST(Mismatch, OfTheRowsOfEquallyManyElementsPassesOtherwise) {
   });
 }
 
-TEST(Mismatch, OfTheCounts) {
+TEST(Mismatch, OfTheCountsIsRefused) {
   const auto gather = [](std::int64_t first) {
     return [=](ProcessGroup& group, Arena& arena) {
       test::Counts counts(static_cast<std::size_t>(group.size()), 2);
@@ -119,7 +119,7 @@ TEST(Mismatch, OfTheCounts) {
   expect_refused({gather(2), "all_gather #"}, {gather(700), "all_gather #"});
 }
 
-TEST(Mismatch, OfEqualSharesAndCounts) {
+TEST(Mismatch, OfEqualSharesAndCountsIsRefused) {
   const Called equal{
       [](ProcessGroup& group, Arena& arena) {
         const Shape none{group.size(), 0};
@@ -137,7 +137,7 @@ TEST(Mismatch, OfEqualSharesAndCounts) {
   expect_refused(equal, counted);
 }
 
-TEST(Mismatch, OfASkippedCall) {
+TEST(Mismatch, OfASkippedCallIsRefused) {
   const auto both = [](bool first) {
     return [=](ProcessGroup& group, Arena& arena) {
       if (first) group.all_reduce(arena.take({3000}, DType::f32), ReduceOp::sum).wait();
@@ -147,7 +147,7 @@ TEST(Mismatch, OfASkippedCall) {
   expect_refused({both(true), "all_reduce(sum)"}, {both(false), "barrier"});
 }
 
-TEST(Mismatch, OfASplitOfTheGroup) {
+TEST(Mismatch, OfASplitOfTheGroupIsRefused) {
   expect_refused(
       {[](ProcessGroup& group, Arena&) { static_cast<void>(group.split(0, 0)); }, "all_gather"},
       {[](ProcessGroup& group, Arena&) { group.barrier(); }, "barrier"});
@@ -167,7 +167,7 @@ TEST(Mismatch, AmongManyInFlightIsFoundBeforeItsResultIsRead) {
   expect_refused({several(-1), "of f32[0]"}, {several(7), "of f64[0]"});
 }
 
-TEST(Mismatch, OfACoalescedCall) {
+TEST(Mismatch, OfACoalescedCallIsRefused) {
   const auto batch = [](ReduceOp op) {
     return [=](ProcessGroup& group, Arena& arena) {
       Coalescing coalescing(group);
@@ -179,7 +179,7 @@ TEST(Mismatch, OfACoalescedCall) {
   expect_refused({batch(ReduceOp::sum), "all_reduce(sum)"}, {batch(ReduceOp::min), "(min)"});
 }
 
-TEST(Mismatch, OfACallThatIsNeverMadeTimesOutNamingTheRankWhereItCanBeSeen) {
+TEST(Mismatch, OfAMissingCallTimesOutAndNamesTheRankIfKnown) {
   test::on_groups_with_deadline([](ProcessGroup& group, std::chrono::milliseconds) {
     if (group.size() < 2) return std::string();
     Arena arena(group, test::Place::shared);

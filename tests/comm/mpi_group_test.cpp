@@ -62,7 +62,7 @@ TEST(MpiGroup, OnASubCommunicatorTalksToItsRanksOnly) {
 }
 
 // Each of them needs a number in its messages' tags.
-TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
+TEST(MpiGroup, ReportsTooManyOpenGroups) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   std::vector<std::shared_ptr<ProcessGroup>> alone;
   const auto split_once_more = [&] { alone.push_back(group->split(group->rank(), 0)); };
@@ -84,7 +84,7 @@ TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
   group->close();
 }
 
-TEST(MpiGroup, GroupsOfOneCommunicatorAreSplitByTwoThreadsAtATime) {
+TEST(MpiGroup, TwoThreadsSplitGroupsOfOneCommunicatorAtOnce) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const auto split_often = [](ProcessGroup& mine, int number) {
     for (int i = 0; i < 20; ++i) {
@@ -113,7 +113,7 @@ int count_deletion(MPI_Comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
-TEST(MpiGroup, LeavesTheCallersErrorHandlerAloneAndDeletesWhatItCopiedOfAttributes) {
+TEST(MpiGroup, KeepsTheCallersErrorHandlerAndDeletesCopiedAttributes) {
   MPI_Comm mine = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &mine);
   MPI_Comm_set_errhandler(mine, MPI_ERRORS_ARE_FATAL);
@@ -165,7 +165,7 @@ class DataLimit {
   rlimit before_{};
 };
 
-TEST(MpiGroup, NobodyWaitsForARankWithoutMemoryForASharedBuffer) {
+TEST(MpiGroup, NoRankWaitsForOneWithoutMemoryForASharedBuffer) {
   GroupOptions each_alone;
   each_alone.shared_memory = false;
   const auto group = make_mpi_group(MPI_COMM_WORLD, each_alone);
@@ -211,11 +211,11 @@ TEST(MpiGroup, AWorkMayOutliveItsGroup) {
   EXPECT_EQ(t.to_vector<float>().back(), world_size());
 }
 
-TEST(MpiGroup, RefusesNoCommunicator) {
+TEST(MpiGroup, RefusesANullCommunicator) {
   EXPECT_THROW(static_cast<void>(make_mpi_group(MPI_COMM_NULL)), CommError);
 }
 
-TEST(NodeLayout, SeesTheMachinesThatMpiSees) {
+TEST(NodeLayout, FindsTheMachinesThatMpiFinds) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const NodeLayout layout = node_layout(*group);
   MPI_Comm node = MPI_COMM_NULL;
@@ -230,7 +230,7 @@ TEST(NodeLayout, SeesTheMachinesThatMpiSees) {
   group->close();
 }
 
-TEST(NodeLayout, RanksMayBeDealtToMachinesInTurn) {
+TEST(NodeLayout, RanksMayBePlacedOnMachinesRoundRobin) {
   const NodeLayout layout({"b", "a", "b", "c", "a"});
   EXPECT_EQ(layout.hosts(), (std::vector<std::string>{"b", "a", "c"}));
   EXPECT_EQ(layout.ranks_on(1), (std::vector<int>{1, 4}));

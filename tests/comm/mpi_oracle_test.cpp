@@ -38,7 +38,7 @@ std::vector<int> offsets(const std::vector<int>& counts) {
   return begins;
 }
 
-TEST(MpiOracle, AllReduceAndReduce) {
+TEST(MpiOracle, AllReduceAndReduceAgree) {
   const Oracle with;
   struct Pair {
     ReduceOp op;
@@ -61,7 +61,7 @@ TEST(MpiOracle, AllReduceAndReduce) {
   }
 }
 
-TEST(MpiOracle, BitwiseReductions) {
+TEST(MpiOracle, BitwiseReductionsAgree) {
   const Oracle with;
   struct Pair {
     ReduceOp op;
@@ -82,7 +82,7 @@ TEST(MpiOracle, BitwiseReductions) {
   }
 }
 
-TEST(MpiOracle, BroadcastGatherAndScatter) {
+TEST(MpiOracle, BroadcastGatherAndScatterAgree) {
   const Oracle with;
   const int root = with.size - 1;
   for (const auto n : lengths) {
@@ -109,7 +109,7 @@ TEST(MpiOracle, BroadcastGatherAndScatter) {
   }
 }
 
-TEST(MpiOracle, AllGatherReduceScatterAndAllToAll) {
+TEST(MpiOracle, AllGatherReduceScatterAndAllToAllAgree) {
   const Oracle with;
   for (const auto n : lengths) {
     const auto mine = with.numbers(n);
@@ -136,7 +136,7 @@ TEST(MpiOracle, AllGatherReduceScatterAndAllToAll) {
   }
 }
 
-TEST(MpiOracle, CollectivesWithCounts) {
+TEST(MpiOracle, CollectivesWithCountsAgree) {
   const Oracle with;
   const Counts counts = test::uneven(with.size);
   const auto ints = as_ints(counts), begins = offsets(ints);
@@ -167,7 +167,7 @@ TEST(MpiOracle, CollectivesWithCounts) {
   EXPECT_EQ(result.to_vector<double>(), own);
 }
 
-TEST(MpiOracle, AllToAllV) {
+TEST(MpiOracle, AllToAllVAgrees) {
   const Oracle with;
   Counts sent, received;
   for (int r = 0; r < with.size; ++r) {

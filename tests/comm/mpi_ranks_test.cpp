@@ -35,7 +35,7 @@ TEST(MpiRanks, GiveNumbersInTheirOwnOrder) {
   EXPECT_EQ(all.leave(), MPI_SUCCESS);
 }
 
-TEST(MpiRanks, FindTheLargestWhoeverHasIt) {
+TEST(MpiRanks, FindTheLargestOnAnyRank) {
   MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, patient);
   const MpiRanks reversed = backwards(all);
   for (int winner = 0; winner < all.size(); ++winner) {
@@ -50,7 +50,7 @@ TEST(MpiRanks, FindTheLargestWhoeverHasIt) {
   }
 }
 
-TEST(MpiRanks, WaitForOneThatDoesNotComeToTheDeadline) {
+TEST(MpiRanks, WaitForAMissingRankUntilTheDeadline) {
   MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, patient);
   if (all.size() > 1 && all.rank() > 0) {
     const MpiWait brief(7, "rank 7 of 9", "making a group", std::chrono::milliseconds(300));

@@ -47,7 +47,7 @@ TEST(NcclOnGpu, AReadBehindAWaitSeesTheResult) {
   });
 }
 
-TEST(NcclOnGpu, AGroupWhosePeerDoesNotComeEndsByTheDeadline) {
+TEST(NcclOnGpu, AGroupWithAMissingPeerEndsByTheDeadline) {
   test::on_every_new_group(
       [](ProcessGroup& group) {
         if (group.size() < 2) return;

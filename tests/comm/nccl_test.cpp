@@ -34,7 +34,7 @@ TEST(Nccl, TheUniqueIdOfRankZeroReachesEveryRank) {
   control->close();
 }
 
-TEST(Nccl, ARankWithoutADeviceIsASentenceOnEveryRank) {
+TEST(Nccl, ARankWithoutADeviceIsAnErrorOnEveryRank) {
   const auto control = control_group();
   const Device missing = has_gpu() && control->rank() == 0 ? gpu : Device{DeviceType::cuda, 77};
   try {

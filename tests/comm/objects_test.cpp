@@ -69,7 +69,7 @@ TEST(Objects, OfAWrongNumberAreRefusedByEveryRank) {
   });
 }
 
-TEST(Objects, ThatOneRankDoesNotHaveAreRefusedByEveryRank) {
+TEST(Objects, MissingOnOneRankAreRefusedByEveryRank) {
   test::on_every_group([](ProcessGroup& group) {
     for (int failing = 0; failing < group.size(); ++failing) {
       const bool fails = group.rank() == failing;

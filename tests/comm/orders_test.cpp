@@ -167,7 +167,7 @@ TEST(Orders, TheProgramsOwnCollectiveMayBlockWhileAWorkIsInFlight) {
   });
 }
 
-TEST(Orders, AGroupThatNeededNoHelpForASecondGetsItWhenItDoes) {
+TEST(Orders, AGroupIdleForASecondIsProgressedWhenItNeedsIt) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto world = make_mpi_group(MPI_COMM_WORLD, {});
   std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -179,7 +179,7 @@ TEST(Orders, AGroupThatNeededNoHelpForASecondGetsItWhenItDoes) {
   expect_sum(t, world->size());
 }
 
-TEST(Orders, ATimeOutNamesWhatElseIsInFlightOnTheRank) {
+TEST(Orders, ATimeOutNamesTheOtherOperationsInFlight) {
   std::vector<std::shared_ptr<ProcessGroup>> groups;  // kept while another rank waits
   const auto attempt = [&](std::chrono::milliseconds deadline) -> std::string {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -52,13 +52,13 @@ TEST(Progress, OfAThreadNeedsNoCalls) {
 }
 
 // For a program that is inside something else: later, and at its own pace (10 ms, then 1 ms).
-TEST(Progress, ByPollingIsTakenOverWhereNobodyCalls) {
+TEST(Progress, ByPollingIsTakenOverWithoutCalls) {
   const auto group = group_with(Progress::poll);
   EXPECT_TRUE(is_over_in_the_end(*group, Tensor::empty({length})));
   group->close();
 }
 
-TEST(Progress, ByPollingGoesOnInEveryCall) {
+TEST(Progress, ByPollingHappensInEveryCall) {
   const auto group = group_with(Progress::poll);
   const auto t = Tensor::full({1 << 20}, 1.0);
   Work work = group->all_reduce(t, ReduceOp::sum);

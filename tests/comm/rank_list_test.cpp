@@ -28,7 +28,7 @@ TEST(RankList, InSentencesIsSingularOrPlural) {
   EXPECT_EQ(ranks_in_words(Ranks{0, 1, 2, 4, 5, 6, 7}), "ranks 0-2, 4-7");
 }
 
-TEST(RankList, RefusesWhatIsNone) {
+TEST(RankList, RefusesInvalidLists) {
   for (const char* text : {"", "a", "1-", "1,", "0-3/0", "0-3/2", "3-1", "1 2", "-1"}) {
     EXPECT_THROW(static_cast<void>(parse_rank_list(text)), InputError) << text;
   }

@@ -39,7 +39,7 @@ namespace {
 const MpiWait long_enough(0, "this rank", "the test", std::chrono::seconds(60));
 
 // This takes long for a large segment: a process that dies then leaves nothing behind.
-TEST(SharedSegment, HasNoNameAnyMoreWhenItsRoomIsReserved) {
+TEST(SharedSegment, LosesItsNameBeforeItsSpaceIsReserved) {
   MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, long_enough);
   std::string why;
   EXPECT_TRUE(make_shared_segment(all, 5000, long_enough, why)) << why;
@@ -47,7 +47,7 @@ TEST(SharedSegment, HasNoNameAnyMoreWhenItsRoomIsReserved) {
   EXPECT_EQ(all.leave(), MPI_SUCCESS);
 }
 
-TEST(SharedSegment, LeavesNoFileWhereARankDoesNotCome) {
+TEST(SharedSegment, LeavesNoFileIfARankIsMissing) {
   const MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, long_enough);
   if (all.size() > 1 && all.rank() == 0) {
     const MpiWait brief(0, "this rank", "the test", std::chrono::milliseconds(100));

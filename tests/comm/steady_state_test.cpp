@@ -72,11 +72,11 @@ void expect_no_allocation(DeviceOf device_of) {
   });
 }
 
-TEST(SteadyState, ReachesOperatorNewNever) {
+TEST(SteadyState, NeverCallsOperatorNew) {
   expect_no_allocation([](int) { return Device{}; });
 }
 
-TEST(SteadyState, OfTensorsOnADeviceReachesOperatorNewNever) {
+TEST(SteadyState, OfTensorsOnADeviceNeverCallsOperatorNew) {
   expect_no_allocation([](int rank) { return Device{DeviceType::sim, rank % 8}; });
 }
 

@@ -58,7 +58,7 @@ TEST(NewGroup, HasItsRanksInTheGivenOrder) {
   });
 }
 
-TEST(NewGroup, TellsARankOutsideThatItIsNotIn) {
+TEST(NewGroup, GivesAnUnusableGroupToARankOutside) {
   test::on_every_group([](ProcessGroup& group) {
     if (group.size() < 2) return;
     const auto some = group.new_group({group.size() - 1});
@@ -127,7 +127,7 @@ TEST(NewSubgroups, AreOfNeighbours) {
   });
 }
 
-TEST(NewGroup, RefusesRanksThatAreNotThere) {
+TEST(NewGroup, RefusesNonexistentRanks) {
   test::on_every_group([](ProcessGroup& group) {
     for (const std::vector<int>& ranks : {std::vector<int>{}, {group.size()}, {-1}, {0, 0}}) {
       try {

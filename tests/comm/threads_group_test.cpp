@@ -131,7 +131,7 @@ long sleeps_of_this_thread() {
 
 // A long reduction returns after every MiB, so that other operations get their turn: 192 times
 // here.
-TEST(ThreadsGroup, AWaitThatHasWorkOfItsOwnDoesNotSleep) {
+TEST(ThreadsGroup, AWaitWithWorkOfItsOwnDoesNotSleep) {
   run_ranks_as_threads(1, [](ProcessGroup& group) {
     // Their memory is resident: the system may sleep to find it, in pieces of 2 MiB.
     const auto input = Tensor::full({24 << 20}, 1, DType::f64);
@@ -165,7 +165,7 @@ TEST(ThreadsGroup, NeedsAtLeastOneRank) {
   EXPECT_THROW(run_ranks_as_threads(0, [](ProcessGroup&) {}), InputError);
 }
 
-TEST(NullPointers, AreSentencesWhereGroupsAreMade) {
+TEST(NullPointers, AreRefusedWhereGroupsAreMade) {
   for (const Device device : {Device{}, Device{DeviceType::cuda, 0}}) {
     const auto message =
         test::message_of<Error>([&] { static_cast<void>(make_group(nullptr, device)); });

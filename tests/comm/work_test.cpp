@@ -45,7 +45,7 @@ Started start(ProcessGroup& group, int i) {
   }
 }
 
-TEST(Work, OfAGroupWhoseTimeoutIsAsLongAsCanBeSaidDoesNotTimeOutAtOnce) {
+TEST(Work, OfAGroupWithTheLongestTimeoutDoesNotTimeOutAtOnce) {
   test::on_every_new_group(
       [](ProcessGroup& group) {
         if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
@@ -66,6 +67,7 @@ void training(std::shared_ptr<nn::Module> model, const std::shared_ptr<ProcessGr
   CheckpointContents contents = load_checkpoint(*group, path);
   static_cast<void>(CheckpointWriter().save(*group, path, contents));
   model->load_state_dict(contents.model);
+  model->load_state_dict(read_weights(path).model);
 }
 
 void communication(const std::shared_ptr<ProcessGroup>& group, const Tensor& t,

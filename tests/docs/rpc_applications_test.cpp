@@ -4,6 +4,7 @@
 #include <regex>
 #include <string>
 #include <support/process.hpp>
+#include <tuple>
 #include <utility>
 
 #include "../../docs/examples/cart_pole.hpp"
@@ -63,7 +64,7 @@ TEST(CartPole, FallsOrEndsAfter200Pushes) {
 // The random numbers depend on the caller and the moment, not on how calls are answered.
 TEST(RpcApplications, CartPoleIsSolvedByTheSameEpisodesEitherWay) {
   std::string solved;
-  for (const char* how : {"single", "together"}) {
+  for (const char* how : {"singly", "together"}) {
     const Finished finished = run(app(4, "docs/examples/cart_pole", {how}));
     const auto score = found(finished, "mean reward ([0-9.]+) over 100 episodes, after ([0-9]+)\n");
     ASSERT_EQ(score.size(), 3U);
@@ -160,13 +161,33 @@ TEST(RpcApplications, OneRankAloneIsToldToBringOthers) {
 
 TEST(RpcApplications, StepsThatAreNoneAreExitCodeTwo) {
   for (const auto& [program, ranks] :
-       {std::pair("parameter_server", 2), std::pair("ddp_and_rpc", 4)}) {
+       {std::pair("parameter_server", 2), std::pair("ddp_and_rpc", 4), std::pair("pipeline", 3)}) {
     for (const char* steps : {"x", "0", "-1"}) {
       const Finished finished = run(app(ranks, std::string("docs/examples/") + program, {steps}));
       EXPECT_EQ(finished.exit_code, 2) << program << " " << steps << ": " << finished.output;
-      EXPECT_TRUE(finished.says("STEPS, from 1 on")) << finished.output;
+      EXPECT_TRUE(finished.says("from 1 on")) << finished.output;
     }
   }
+}
+
+TEST(RpcApplications, TheRecurrentNetworkSaysWhatIsWrongWithItsText) {
+  const ScratchFolder folder;
+  const std::string text = folder.write("short.txt", std::string(3000, 'x'));
+  for (const auto& [file, steps, words] :
+       {std::tuple(text, "x", "STEPS, from 1 on"),
+        {text, "0", "STEPS, from 1 on"},
+        {text, "5", "short.txt has text for 4 steps"},
+        {folder.file("none.txt"), "5", "none.txt is missing or too short"}}) {
+    const Finished finished = run(app(3, "docs/examples/rnn_model_parallel", {file, steps}));
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(words)) << finished.output;
+  }
+}
+
+TEST(RpcApplications, CartPoleRefusesAWayItDoesNotKnow) {
+  const Finished finished = run(app(2, "docs/examples/cart_pole", {"togther"}));
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(finished.says("[singly | together]")) << finished.output;
 }
 
 }  // namespace

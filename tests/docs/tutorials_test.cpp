@@ -201,6 +201,19 @@ TEST(Tutorials, CallsBesidePyTorchsAreCompiled) {
   EXPECT_GT(calls, 40);
 }
 
+// Tutorial 6 shows what a network makes of a text that grows and shrinks with the documentation.
+TEST(Tutorials, TheTextOfTheGptIsAboutAsLongAsThePageSays) {
+  double bytes = 0;
+  for (const char* folder : {"docs/guide", "docs/reference"}) {
+    for (const auto& entry : fs::directory_iterator(source(folder)))
+      if (entry.path().extension() == ".md") bytes += static_cast<double>(entry.file_size());
+  }
+  const std::string page = read_file(source("docs/tutorials/06_gpt.md"));
+  std::smatch shown;
+  ASSERT_TRUE(std::regex_search(page, shown, std::regex("some ([0-9]+) KB")));
+  EXPECT_NEAR(bytes / 1000, std::stod(shown[1]), 0.2 * std::stod(shown[1]));
+}
+
 // Killed between two snapshots, at one, and next to the ends of epochs (32, 64, 96) and of the run.
 TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
   const ScratchFolder scratch;
@@ -222,6 +235,17 @@ TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
   const Finished compared =
       run({built("apps/lockstep"), "checkpoint", "diff", calm + last, killed + last});
   EXPECT_EQ(compared.exit_code, 0) << compared.output;
+}
+
+// /proc takes no file, as a full disk does not: all ranks know, and say so once.
+TEST(Snapshots, ASaveThatFailsIsOneSentenceAndTheExitCodeOfCheckpoints) {
+  for (const std::string program : {"snapshots", "save_and_load"}) {
+    const Finished finished = run(app(2, "docs/examples/" + program, {"/proc"}));
+    EXPECT_EQ(finished.exit_code, 4) << finished.output;
+    const std::string begin = program + ": ", end = "Earlier checkpoints are unchanged.\n";
+    EXPECT_TRUE(finished.output.starts_with(begin)) << finished.output;
+    EXPECT_EQ(finished.output.find(end), finished.output.size() - end.size()) << finished.output;
+  }
 }
 
 TEST(ElasticPage, ShowsLinesOfSaveAndLoad) {

@@ -42,7 +42,7 @@ TEST(Categorical, RefusesNegativeWeights) {
   EXPECT_NO_THROW(static_cast<void>(Categorical::from_probs(row({1, -0.0, 0.5}))));
 }
 
-TEST(Categorical, SamplesAsOftenAsIsProbable) {
+TEST(Categorical, SamplesInProportionToTheProbabilities) {
   constexpr std::int64_t rows = 20000;
   Doubles weights;
   for (std::int64_t i = 0; i < rows; ++i) weights.insert(weights.end(), {1, 0, 2, 5});
@@ -95,7 +95,7 @@ TEST(Categorical, GradientsAgreeWithDifferences) {
   }
 }
 
-TEST(Categorical, WhatIsImpossibleHasAFiniteLogProbAndNoShareInTheEntropy) {
+TEST(Categorical, ImpossibleValuesHaveAFiniteLogProbAndNoShareInTheEntropy) {
   const Variable probs = row({0.0, 0.5, 0.5});
   const auto d = Categorical::from_probs(probs);
   EXPECT_TRUE(std::isfinite(d.log_prob(Tensor::zeros({1}, DType::i64)).data().item()));
@@ -131,7 +131,7 @@ TEST(Categorical, AMaskedLogitHasNoShareInTheEntropy) {
   }
 }
 
-TEST(Categorical, NamesWhatIsNoDistribution) {
+TEST(Categorical, NamesRowsThatAreNoDistribution) {
   const auto said = [](const auto& call) { return test::message_of<Error>(call); };
   const double inf = std::numeric_limits<double>::infinity();
   for (const auto& weights : {Doubles{-1, 2}, {0, 0}, {std::nan(""), 1}, {inf, 1}}) {

@@ -60,7 +60,7 @@ TEST(DescribeLayers, CountsTheFusedPathLikeItsParts) {
   EXPECT_EQ(together.flops(), apart);
 }
 
-TEST(DescribeLayers, PutsTheTrainingModeBack) {
+TEST(DescribeLayers, RestoresTheTrainingMode) {
   const auto model = convnet({1, 28, 28}, 10);
   static_cast<void>(describe_layers(*model, {1, 28, 28}));
   EXPECT_TRUE(model->is_training());
@@ -69,7 +69,7 @@ TEST(DescribeLayers, PutsTheTrainingModeBack) {
   EXPECT_FALSE(model->is_training());
 }
 
-TEST(DescribeLayers, PutsTheModeOfEachLayerBackAlsoAfterAnError) {
+TEST(DescribeLayers, RestoresTheModeOfEachLayerAlsoAfterAnError) {
   const auto frozen = std::make_shared<BatchNorm1d>(4);
   Sequential model{std::make_shared<Linear>(4, 4), frozen};
   frozen->eval();
@@ -106,7 +106,7 @@ struct Silent : ForwardHook {
   void after(const Module&, const Variable&) override {}
 };
 
-TEST(ForwardHook, OneAtATime) {
+TEST(ForwardHook, OnlyOneMayBeActive) {
   EXPECT_EQ(ForwardHook::current(), nullptr);
   {
     const Silent first;

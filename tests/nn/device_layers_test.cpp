@@ -272,7 +272,7 @@ const std::vector<Use> uses{
 
 class EveryLayer : public testing::TestWithParam<std::tuple<Use, Device>> {};
 
-TEST_P(EveryLayer, GivesOnADeviceWhatItGivesOnTheHost) {
+TEST_P(EveryLayer, EqualsTheHostsOnADevice) {
   const LayoutGuard as_on_a_device(ImageLayout::plain);
   const auto& [use, device] = GetParam();
   OneDevice host{Device{}};
@@ -328,7 +328,7 @@ TEST_P(EveryLayerWithAStandIn, RunsOnAGpuOrIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Nn, EveryLayerWithAStandIn, testing::ValuesIn(uses),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(GptSampler, ChoosesOnADeviceWhatItChoosesOnTheHost) {
+TEST(GptSampler, ChoosesTheHostsTokensOnADevice) {
   const auto text = [](Device where) {
     OneDevice on(where);
     const auto gpt = on.make<Gpt>(
@@ -342,7 +342,7 @@ TEST(GptSampler, ChoosesOnADeviceWhatItChoosesOnTheHost) {
   EXPECT_EQ(text({DeviceType::sim, 0}), text({}));
 }
 
-TEST(Categorical, DrawsOnADeviceWhatItDrawsOnTheHost) {
+TEST(Categorical, DrawsTheHostsSamplesOnADevice) {
   const auto drawn = [](Device where) {
     OneDevice on(where);
     const auto categorical = Categorical::from_logits(on.input({20, 5}));

@@ -85,7 +85,7 @@ std::string after_two_passes(Device first, Device second) {
   return all;
 }
 
-TEST(Module, MovesWithGradientsBuffersAndWhatItsLayersHoldOfThem) {
+TEST(Module, MovesWithGradientsBuffersAndItsLayersHandles) {
   const std::string host = after_two_passes(Device{}, Device{});
   EXPECT_EQ(after_two_passes(device, device), host);
   EXPECT_EQ(after_two_passes(Device{}, device), host);

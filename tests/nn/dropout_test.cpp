@@ -20,7 +20,7 @@ Mask mask_of(Module& layer) {
   return layer(Variable(Tensor::full({8, 64}, 1.0))).data().to_vector<float>();
 }
 
-TEST(DropoutInALoopOfOnesOwn, DrawsAnotherMaskInEveryForward) {
+TEST(DropoutWithoutAContext, DrawsAnotherMaskInEveryForward) {
   manual_seed(1);
   Dropout first(0.5), second(0.5);
   std::set<Mask> masks;
@@ -32,7 +32,7 @@ TEST(DropoutInALoopOfOnesOwn, DrawsAnotherMaskInEveryForward) {
   EXPECT_EQ(masks.size(), 150U);
 }
 
-TEST(DropoutInALoopOfOnesOwn, DropsOtherChannelsInEveryForwardAlsoWhereItIsFused) {
+TEST(DropoutWithoutAContext, DropsOtherChannelsInEveryForwardAlsoWhereItIsFused) {
   manual_seed(1);
   Sequential model{std::make_shared<Conv2d>(1, 64, 1), std::make_shared<Dropout2d>(0.5),
                    std::make_shared<MaxPool2d>(1), std::make_shared<ReLU>()};
@@ -42,7 +42,7 @@ TEST(DropoutInALoopOfOnesOwn, DropsOtherChannelsInEveryForwardAlsoWhereItIsFused
   EXPECT_EQ(outputs.size(), 20U);
 }
 
-TEST(DropoutInALoopOfOnesOwn, StartsAnewWithManualSeed) {
+TEST(DropoutWithoutAContext, StartsAnewWithManualSeed) {
   const auto masks = [](std::uint64_t seed) {
     manual_seed(seed);
     Dropout layer(0.5);
@@ -58,7 +58,7 @@ TEST(DropoutInALoopOfOnesOwn, StartsAnewWithManualSeed) {
   EXPECT_EQ(mask_of(layer), once) << "also for a layer that was there before";
 }
 
-TEST(DropoutInALoopOfOnesOwn, DrawsOtherMasksOnEachThreadThatWasNotSeeded) {
+TEST(DropoutWithoutAContext, DrawsOtherMasksOnEachThreadThatWasNotSeeded) {
   const auto mask_on_a_thread = [](bool seeded) {
     Mask mask;
     std::thread([&] {
@@ -72,7 +72,7 @@ TEST(DropoutInALoopOfOnesOwn, DrawsOtherMasksOnEachThreadThatWasNotSeeded) {
   EXPECT_EQ(mask_on_a_thread(true), mask_on_a_thread(true));
 }
 
-TEST(DropoutInALoopOfOnesOwn, EvaluationDrawsNothing) {
+TEST(DropoutWithoutAContext, EvaluationDrawsNothing) {
   const auto second_mask = [](bool evaluate) {
     manual_seed(1);
     Dropout layer(0.5);

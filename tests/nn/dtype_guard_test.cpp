@@ -50,7 +50,7 @@ TEST(DTypeGuard, AModelInDoublePrecisionPassesTheGradientCheck) {
   }
 }
 
-TEST(DTypeGuard, RefusesWhatParametersCannotBe) {
+TEST(DTypeGuard, RefusesTypesThatParametersCannotHave) {
   EXPECT_THROW({ const DTypeGuard guard(DType::i64); }, ShapeError);
 }
 

@@ -143,7 +143,7 @@ TEST(FurtherLayers, ChangeShapesAsPyTorchs) {
   }
 }
 
-TEST(FurtherLayers, RefusalsSayWhatFits) {
+TEST(FurtherLayers, RefusalsNameTheAcceptedArguments) {
   const auto expect = [](const std::function<void()>& f, const char* part) {
     try {
       f();
@@ -226,7 +226,7 @@ TEST(ModuleContainers, HoldModulesUnderPyTorchsNames) {
   EXPECT_THROW(static_cast<void>(dict.forward(x)), Error);
 }
 
-TEST(FurtherActivations, AreTheirFunctions) {
+TEST(FurtherActivations, EqualTheirFunctions) {
   const Variable x(Tensor::from(std::vector<float>{-4.0F, -0.5F, 0.0F, 0.5F, 7.0F}, {5}));
   const std::vector<std::pair<std::shared_ptr<nn::Module>, Variable>> layers{
       {std::make_shared<nn::LeakyReLU>(0.2), leaky_relu(x, 0.2)},

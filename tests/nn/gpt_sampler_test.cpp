@@ -45,7 +45,7 @@ std::vector<double> logits_after(Gpt& model, const Tokens& text) {
       .to_vector<double>();
 }
 
-TEST(GptSampler, AtTemperatureZeroTakesTheLikeliestOfTheWholeModel) {
+TEST(GptSampler, AtTemperatureZeroTakesTheLikeliestToken) {
   const auto model = small_model();
   Tokens text{3, 1};
   const Tokens found = sampled(model, text, 6, {.temperature = 0});
@@ -155,7 +155,7 @@ TEST(GptSampler, DrawsOnlyTokensOfTheTokenizer) {
   for (const std::int64_t token : sampled(model, {1}, 50, {.vocabulary = 3})) EXPECT_LT(token, 3);
 }
 
-TEST(GptSampler, RefusesWhatDoesNotFit) {
+TEST(GptSampler, RefusesInvalidArguments) {
   const auto model = small_model();
   EXPECT_THROW(GptSampler(model, Tokens{}, {}), InputError);
   EXPECT_THROW(GptSampler(model, Tokens{7}, {}), InputError);

@@ -84,14 +84,14 @@ class GptGolden : public testing::TestWithParam<DType> {
   std::unique_ptr<Gpt> model_;
 };
 
-TEST_P(GptGolden, HasTheNamesAndShapes) {
+TEST_P(GptGolden, HasPyTorchsNamesAndShapes) {
   std::vector<std::string> names;
   for (const auto& p : model_->named_parameters()) names.push_back(p.name);
   std::ranges::sort(names);
   EXPECT_EQ(names, file_.datasets("init"));
 }
 
-TEST_P(GptGolden, FirstLogitsAndGradients) {
+TEST_P(GptGolden, FirstLogitsAndGradientsAgreeWithPyTorch) {
   EXPECT_LE(max_difference(model_->forward(Variable(tokens(0, 0))).data(),
                            file_.tensor("step0/logits_f64")),
             tolerance("step0/logits_f64"));
@@ -103,7 +103,7 @@ TEST_P(GptGolden, FirstLogitsAndGradients) {
   EXPECT_EQ(file_.unread("step0"), std::vector<std::string>{});
 }
 
-TEST_P(GptGolden, TrainingStepsOfAdamW) {
+TEST_P(GptGolden, TrainingStepsOfAdamWAgreeWithPyTorch) {
   const auto betas = file_.numbers("", "betas");
   const double lr = file_.number("", "lr");
   optim::AdamW adam(model_->named_parameters(),
@@ -192,7 +192,7 @@ TEST(Gpt, DropoutIsTheSameForASampleWhereverItIsComputed) {
   EXPECT_GT(max_difference(logits(tokens, 0), both.to(DType::f64)), 1e-3);
 }
 
-TEST(Gpt, RefusesWhatDoesNotFit) {
+TEST(Gpt, RefusesInvalidArguments) {
   EXPECT_EQ(
       test::message_of<InputError>([] {
         const Gpt model({.vocabulary = 11, .context = 8, .width = 10, .depth = 2, .heads = 3});

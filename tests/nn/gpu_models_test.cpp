@@ -76,25 +76,25 @@ void expect_classifier_trains(const Shape& batch, const Make& make) {
   }
 }
 
-TEST(GpuModels, Mlp) {
+TEST(GpuModels, MlpTrains) {
   expect_classifier_trains({6, 1, 5, 5}, [] { return mlp({1, 5, 5}, 10, {16, 12}); });
 }
 
-TEST(GpuModels, ConvNet) {
+TEST(GpuModels, ConvNetTrains) {
   expect_classifier_trains({3, 1, 28, 28}, [] { return convnet({1, 28, 28}, 10); });
 }
 
-TEST(GpuModels, ResNet18) {
+TEST(GpuModels, ResNet18Trains) {
   expect_classifier_trains({2, 3, 8, 8}, [] { return resnet18({3, 8, 8}, 10); });
 }
 
-TEST(GpuModels, Transformer) {
+TEST(GpuModels, TransformerTrains) {
   expect_classifier_trains({2, 1, 8, 8}, [] {
     return transformer({1, 8, 8}, 10, {.width = 8, .depth = 2, .heads = 2, .patch = {4}});
   });
 }
 
-TEST(GpuModels, Gpt) {
+TEST(GpuModels, GptTrains) {
   const auto train = [](Device device) {
     return step(
         device,

@@ -1,5 +1,4 @@
-// Channel blocks are a matter between built-in layers: what users hand in and get out is plain,
-// whatever its shape.
+// Built-in layers exchange channel blocks among themselves only: users give and get plain tensors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -88,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(LikeBlocks, FiveDimensions,
                          testing::Combine(testing::Values(8, 16),
                                           testing::Values(DType::f32, DType::f64)));
 
-/// What a user writes who never heard of blocks.
+/// A user's module that does not know channel blocks.
 struct Negate : Module {
   Variable forward(const Variable& x) override {
     shapes.push_back(x.shape());

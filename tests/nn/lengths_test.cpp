@@ -202,7 +202,7 @@ TEST(Lengths, EachSequenceIsAsIfItWereAlone) {
   }
 }
 
-TEST(Lengths, NothingDependsOnWhatLiesBehindThem) {
+TEST(Lengths, NothingDependsOnThePadding) {
   const auto run = [](double padding) {
     GRU layer(2, 3, both_ways);
     make_sines(layer);
@@ -230,7 +230,7 @@ TEST(Lengths, OfAllStepsGiveTheSameBitsAsNone) {
   EXPECT_EQ(all.output.data().to_vector<float>(), layer(x).data().to_vector<float>());
 }
 
-TEST(Lengths, OthersAreRefusedWithTheSequence) {
+TEST(Lengths, InvalidOnesAreRefusedNamingTheSequence) {
   GRU layer(2, 3);
   const Variable x(Tensor::zeros({4, 3, 2}));
   const auto message = [&](const Tensor& lengths) {

@@ -154,7 +154,7 @@ TEST(Dropout, ActsInTrainingOnlyAndKeepsTheMean) {
   EXPECT_EQ(layer(ones).data().to_vector<float>(), ones.data().to_vector<float>());
 }
 
-TEST(Layers, SizesThatCannotBeAreRefused) {
+TEST(Layers, ImpossibleSizesAreRefused) {
   EXPECT_THROW(Linear(0, 3), InputError);
   EXPECT_THROW(Conv2d(3, 4, 3, {.groups = 2}), InputError);
   EXPECT_THROW(Dropout(1.1), InputError);

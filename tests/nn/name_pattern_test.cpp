@@ -35,7 +35,7 @@ TEST(FitsPattern, ManyStarsAreQuick) {
 
 std::shared_ptr<nn::Module> small_model() { return nn::mlp({4}, 3, {5, 6}); }
 
-TEST(Freeze, WhatFitsGetsNoGradientAndIsNotAmongWhatIsTrained) {
+TEST(Freeze, MatchingParametersGetNoGradientAndAreNotTrained) {
   const auto model = small_model();
   const auto all = model->named_parameters();
   ASSERT_EQ(all.size(), 6U);
@@ -49,7 +49,7 @@ TEST(Freeze, WhatFitsGetsNoGradientAndIsNotAmongWhatIsTrained) {
   EXPECT_TRUE(all[2].variable.grad().defined());
 }
 
-TEST(Freeze, APatternThatFitsNothingNamesTheNearest) {
+TEST(Freeze, APatternWithoutMatchNamesTheNearest) {
   const auto model = small_model();
   const std::array<std::string, 1> patterns{model->named_parameters()[0].name + "s"};
   try {

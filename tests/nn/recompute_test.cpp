@@ -23,7 +23,7 @@
 namespace lockstep::nn {
 namespace {
 
-TEST(NullPointers, AreSentencesWhereModulesAreTaken) {
+TEST(NullPointers, AreRefusedWhereModulesAreTaken) {
   for (const auto& call : std::vector<std::function<void()>>{
            [] { Recomputed(nullptr); }, [] { Sequential({nullptr}); }, [] { Residual(nullptr); },
            [] { GptSampler(nullptr, {}, {}); }}) {
@@ -77,7 +77,7 @@ Trained trained(bool recompute, bool in_context, const std::vector<std::string>&
   return result;
 }
 
-TEST(Recomputed, HasTheBitsThatItHasWithoutInLessMemory) {
+TEST(Recomputed, HasTheSameBitsInLessMemory) {
   for (const bool in_context : {false, true}) {
     const Trained kept = trained(false, in_context), again = trained(true, in_context);
     EXPECT_EQ(again.loss, kept.loss);
@@ -120,7 +120,7 @@ TEST(Recomputed, WithinAnotherIsComputedAgainAndAgain) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], nested[i])) << i;
 }
 
-TEST(Recomputed, RefusesALeafThatIsNoParameterOfIt) {
+TEST(Recomputed, RefusesALeafThatIsNotItsParameter) {
   struct Leaking : Module {
     Variable outside{Tensor::full({3}, 2.0), true};
     Variable forward(const Variable& x) override { return x * outside; }

@@ -150,7 +150,7 @@ TEST(Recurrent, DropoutActsBetweenLayersInTrainingOnlyAndPerSample) {
   EXPECT_EQ(floats(lstm(x)), floats(lstm(x)));
 }
 
-TEST(Recurrent, NamesWhatDoesNotFit) {
+TEST(Recurrent, NamesInvalidArguments) {
   LSTM lstm(3, 4);
   const auto said = [](const auto& call) { return test::message_of<Error>(call); };
   const auto expect = [](const std::string& message, const char* words) {
@@ -264,7 +264,7 @@ TEST(EmbeddingBag, ReducesBagsPassesPaddingOverAndGivesZerosForNone) {
   EXPECT_EQ(floats(bag(rows)), (Floats{2, 4, 5, 4}));
 }
 
-TEST(EmbeddingBag, NamesWhatDoesNotFit) {
+TEST(EmbeddingBag, NamesInvalidArguments) {
   EmbeddingBag bag(4, 2);
   const auto integers = [](const std::vector<std::int64_t>& v) {
     return Tensor::from(v, {static_cast<std::int64_t>(v.size())});

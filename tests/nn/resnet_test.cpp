@@ -227,7 +227,7 @@ void expect_its_layers_results(Module& model, const Variable& x, double toleranc
   for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(fused[i], parts[i], tolerance) << i;
 }
 
-TEST(ResNet18, FusedAndInChannelBlocksItComputesWhatItsLayersDo) {
+TEST(ResNet18, FusedAndInChannelBlocksItEqualsItsLayers) {
   manual_seed(4);
   const auto model = resnet18({3, 16, 16}, 10);
   const Variable x(uniform({3, 3, 16, 16}, 1.0));
@@ -330,7 +330,7 @@ TEST(ResNet, BlocksBeginAsTheIdentityWithZeroInitResidual) {
   EXPECT_EQ(zeros, 16);
 }
 
-TEST(ResNet, BottlenecksInChannelBlocksComputeWhatTheirLayersDo) {
+TEST(ResNet, BottlenecksInChannelBlocksEqualTheirLayers) {
   manual_seed(4);
   const auto model =
       resnet(50, {3, 32, 32}, 10, Head::log_probabilities, {.stem = ResNetOptions::Stem::imagenet});

@@ -66,7 +66,7 @@ TEST(AveragedModel, GoesOnFromItsStateWithTheSameBits) {
   EXPECT_EQ(average(after), average(whole));
 }
 
-TEST(AveragedModel, ChangesPlacesWithTheModelAndBack) {
+TEST(AveragedModel, SwapsWithTheModelAndBack) {
   const TwoNumbers net;
   optim::AveragedModel mean(net);
   for (const double value : {1.0, 3.0}) {
@@ -110,7 +110,7 @@ TEST(UpdateBn, GivesTheMeanOfTheBatchesStatistics) {
   EXPECT_FLOAT_EQ(first(state.at("0.running_mean")), 0.9F * 9.0F);
 }
 
-TEST(UpdateBn, LeavesTheModelAsItWasAfterAnErrorToo) {
+TEST(UpdateBn, LeavesTheModelUnchangedAlsoAfterAnError) {
   const auto trained = std::make_shared<nn::BatchNorm1d>(1),
              frozen = std::make_shared<nn::BatchNorm1d>(1);
   nn::Sequential model{trained, frozen};

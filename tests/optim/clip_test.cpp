@@ -59,7 +59,7 @@ TEST(ClipGradNorm, LeavesSmallGradientsAndMissingOnesAsTheyAre) {
   EXPECT_EQ(optim::clip_grad_norm({none}, 1.0), 0.0);
 }
 
-TEST(ClipGradNorm, OfWhatIsNotFiniteIsNotFiniteAndSoAreTheGradients) {
+TEST(ClipGradNorm, OfNonfiniteGradientsIsNonfiniteAndSoAreTheGradients) {
   const auto a = parameter("a", {0.0F, 0.0F});
   set_grad(a.variable, std::vector<double>{1.0, infinity});
   EXPECT_EQ(optim::clip_grad_norm({a}, 1.0), infinity);
@@ -117,7 +117,7 @@ TEST(ClipGradNorm, OfADeviceHasTheHostsBitsAndTheHostDoesNotWait) {
   }
 }
 
-TEST(ClipFactor, IsWhatClipGradNormMultipliesBy) {
+TEST(ClipFactor, IsTheFactorOfClipGradNorm) {
   EXPECT_EQ(optim::clip_factor(5.0, 1.0), 1.0 / 5.000001);
   EXPECT_EQ(optim::clip_factor(3.0, 3.5), 1.0);
   EXPECT_EQ(optim::clip_factor(0.0, 1.0), 1.0);
@@ -159,7 +159,7 @@ TEST(SumOfSquares, IsExactWhereDoublesAre) {
   }
 }
 
-TEST(SumOfSquares, DoesNotDependOnWhereTheTensorLies) {
+TEST(SumOfSquares, DoesNotDependOnTheTensorsAddress) {
   const auto numbers = waves(70000, 0.25);
   const Tensor home = Tensor::from(numbers, {70000});
   const Tensor memory = Tensor::empty({70013}, DType::f64);

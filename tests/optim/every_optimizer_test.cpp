@@ -169,8 +169,8 @@ TEST_P(EveryOptimizer, MovesAnF32CopyOfAParameterOf16BitsAndRoundsIt) {
   }
 }
 
-/// Two parameters of `dtype` on one device after a few clipped steps, with the optimizer's state;
-/// what is not floating, the numbers of steps, is on the host.
+/// Two parameters of `dtype` on one device after a few clipped steps, with the optimizer's state.
+/// Integer state, the numbers of steps, is on the host.
 std::vector<double> trained_on(Device device, DType dtype, const OptimizerOptions& options) {
   std::vector<nn::NamedParameter> parameters;
   for (const std::int64_t n : {7, 33}) {
@@ -186,7 +186,7 @@ std::vector<double> trained_on(Device device, DType dtype, const OptimizerOption
       p.variable.mark_grad_present();
     }
     optimizer->step(optim::clip_factor(optim::grad_norm(parameters), 0.5));
-    if (step == 1) parameters[0].variable.data().fill(0.25);  // as somebody may
+    if (step == 1) parameters[0].variable.data().fill(0.25);  // as a user may do
   }
   std::vector<double> all;
   const auto add = [&](const Tensor& t) {
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerOnDevice,
                                   std::string(name_of(std::get<1>(info.param).type));
                          });
 
-TEST_P(EveryOptimizer, GoesOnFromWhatWasWrittenIntoAParameterOf16Bits) {
+TEST_P(EveryOptimizer, ContinuesFromAValueWrittenIntoA16BitParameter) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto narrow = [&](const std::vector<float>& numbers) {
       return nn::NamedParameter{"w",
@@ -270,7 +270,7 @@ std::vector<double> numbers_in(const StateDict& scalars) {
   return numbers;
 }
 
-/// Makes every number and flag another, but what decides which state there is, and what nesterov
+/// Changes every number and flag, except those that decide which state there is or that nesterov
 /// needs.
 class Others final : public lockstep::detail::AnyKey<Others> {
  public:
@@ -477,8 +477,8 @@ TEST_P(EveryOptimizer, HasTheHostsBitsOnASimulatedDevice) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-/// Six steps by numbers on the device, of which the first and the fourth are left out, as their
-/// gradients are not finite.
+/// Six steps with StepTensors on the device. The first and the fourth are skipped: their gradients
+/// are not finite.
 std::vector<double> stepped_by_tensors(const OptimizerOptions& options, DType dtype,
                                        Device device) {
   const auto parameters = make_parameters(dtype, Lie::padded, device);
@@ -566,7 +566,7 @@ TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
   EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
 }
 
-TEST_P(EveryOptimizer, AllocatesNothingWhereADeviceLeavesStepsOut) {
+TEST_P(EveryOptimizer, AllocatesNothingWhenADeviceSkipsSteps) {
   constexpr Device device{DeviceType::sim, 0};
   const auto parameters = make_parameters(DType::f32, Lie::padded, device);
   const auto optimizer = make(parameters);

@@ -43,7 +43,7 @@ TEST(Lion, StepsAreTheAlgorithms) {
   }
 }
 
-TEST(Lion, AGradientThatIsNoNumberShows) {
+TEST(Lion, ANanGradientShowsInTheParameter) {
   const Variable w(Tensor::from(std::vector<double>{1.0}, {1}), true);
   optim::Lion lion({{"w", w}});
   set_grad(w, std::nan(""));

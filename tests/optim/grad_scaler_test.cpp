@@ -59,7 +59,7 @@ void replay(const test::GoldenFile& file, const std::string& name, Device device
   }
 }
 
-TEST(GradScaler, EveryGoldenCaseToTheBitOfTheScale) {
+TEST(GradScaler, EveryGoldenCaseAgreesToTheBitOfTheScale) {
   const test::GoldenFile file("amp.h5");
   const auto cases = file.groups("scaler");
   EXPECT_GE(cases.size(), 6U);
@@ -94,7 +94,7 @@ TEST(GradScaler, TheGradientOfAScaledLossStepsAsThatOfTheLoss) {
 }
 
 // Which makes something finite of infinity.
-TEST(GradScaler, LeavesAStepOutWhoseGradientsWereClippedByValueAfterAnOverflow) {
+TEST(GradScaler, SkipsAStepWithGradientsClippedByValueAfterAnOverflow) {
   const Variable p(Tensor::from(std::vector<float>{1, 2}, {2}), true);
   SGD sgd({{"p", p}}, {.lr = 0.5});
   GradScaler scaler;
@@ -143,7 +143,7 @@ TEST(GradScaler, NeverScalesByZero) {
 }
 
 // Of two optimizers only that with the infinity leaves its step out, but both have the next scale.
-TEST(GradScaler, LeavesOutTheStepOfThatOptimizerOnlyWhoseGradientsAreNotFinite) {
+TEST(GradScaler, SkipsOnlyTheOptimizerWithNonfiniteGradients) {
   for (const Device device : {Device{}, Device{DeviceType::sim, 0}}) {
     const Variable a(Tensor::full({1}, 1.0, DType::f32, device), true),
         b(Tensor::full({1}, 1.0, DType::f32, device), true);
@@ -186,7 +186,7 @@ TEST(GradScaler, GoesOnFromItsState) {
   EXPECT_EQ(second.scale(), 131072);
 }
 
-TEST(GradScaler, RefusesOptionsThatMakeNoSense) {
+TEST(GradScaler, RefusesInvalidOptions) {
   for (const auto& options : std::vector<GradScalerOptions>{{.init_scale = 0},
                                                             {.init_scale = std::nan("")},
                                                             {.init_scale = 1e39},

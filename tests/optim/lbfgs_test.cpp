@@ -166,7 +166,7 @@ TEST(Lbfgs, KeepsTheNewestOfALongerHistoryAndTakesAStateWholeOrNotAtAll) {
   EXPECT_EQ(ro_of(shorter).size(), 2U);
 }
 
-TEST(Lbfgs, EndsWhereTheGradientIsZeroAndRefusesWhatMeansNothing) {
+TEST(Lbfgs, EndsAtAZeroGradientAndRefusesInvalidOptions) {
   const Parameters at_minimum = parameters_of({Tensor::full({3}, 1.0, DType::f64)});
   LBFGS lbfgs(at_minimum);
   EXPECT_EQ(lbfgs.step(closure_of(at_minimum, [&] { return rosenbrock(at_minimum); })), 0.0);

@@ -23,7 +23,7 @@ using test::parameter;
 using test::set_grad;
 using test::values;
 
-TEST(ParameterGroups, AParameterBelongsToTheFirstThatFits) {
+TEST(ParameterGroups, AParameterBelongsToTheFirstMatchingGroup) {
   const std::vector<nn::NamedParameter> parameters{
       parameter("conv1.weight", {1}), parameter("conv1.bias", {1}), parameter("fc.weight", {1})};
   const std::vector<ParameterGroup> groups{{.pattern = "*.bias"}, {.pattern = "conv1.*"}};
@@ -55,7 +55,7 @@ TEST(ParameterGroups, AScheduleMovesTheRateOfEach) {
   EXPECT_EQ(values(slow)[0], -1.75F / 4);
 }
 
-TEST(ParameterGroups, APatternThatFitsNothingIsRefusedNamingTheNearest) {
+TEST(ParameterGroups, APatternWithoutMatchIsRefusedNamingTheNearest) {
   const std::vector<nn::NamedParameter> parameters{parameter("conv1.weight", {1}),
                                                    parameter("fc.weight", {1})};
   try {
@@ -81,8 +81,8 @@ TEST(ParameterGroups, EachHasOptionsOfItsOwn) {
   EXPECT_EQ(values(b)[0], 1.0F - 0.25F * 1.0F - 0.25F * 1.0F);
 }
 
-/// That a group's option acts: two parameters with the same gradients, of which one is in a group,
-/// are as two optimizers with these options make them.
+/// Checks that a group's option acts: two parameters with the same gradients, one of them in a
+/// group, change as under two optimizers with these options.
 template <class Optimizer, class Options>
 void expect_as_an_optimizer_of_its_own(const Options& usual, const Options& changed,
                                        const ParameterGroup& group) {

@@ -89,7 +89,7 @@ TEST(Schedule, ATotalOfZeroIsTheWholeRun) {
   EXPECT_EQ(cycle.total, 7);
 }
 
-TEST(Schedule, BeyondItsTotalTheRateStaysAtItsLastValue) {
+TEST(Schedule, RateStaysAtItsLastValueBeyondTheTotal) {
   const auto cosine =
       optim::make_schedule({.kind = optim::WarmupCosine{.total = 10, .min_factor = 0.125}}, 1, 1);
   for (const std::int64_t k : {10, 11, 1000}) EXPECT_EQ(cosine->lr(8.0, k), 1.0);
@@ -100,7 +100,7 @@ TEST(Schedule, BeyondItsTotalTheRateStaysAtItsLastValue) {
   }
 }
 
-TEST(Schedule, ThatNeverFallsSaysWhy) {
+TEST(Schedule, ThatNeverFallsReportsTheReason) {
   const auto why = [](const optim::ScheduleKind& kind, Unit unit = Unit::epoch) {
     return optim::make_schedule({.kind = kind, .unit = unit}, 10, 5)->why_rate_never_falls();
   };
@@ -193,7 +193,7 @@ void declare(DeckTable& table, InverseSqrt& options) {
   declare(table, options.warmup);
 }
 
-TEST(Schedule, OfOnesOwnIsAKindOfDecksOnceItIsRegistered) {
+TEST(Schedule, DefinedByTheUserIsAKindOfDecksOnceRegistered) {
   static const bool once = [] {
     optim::register_schedule<InverseSqrt>("inverse_sqrt", "falls as 1 / sqrt(k)");
     return true;
@@ -324,7 +324,7 @@ TEST(Plateau, FiniteFiguresAreBetterThanAnInfiniteOne) {
   }
 }
 
-TEST(Plateau, GoesOnWhereItWasRestored) {
+TEST(Plateau, ContinuesWhereItWasRestored) {
   const std::vector<double> figures{5, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3};
   const optim::PlateauOptions options{.factor = 0.5, .patience = 1, .cooldown = 1};
   const auto whole = rates_after({options, 1.0}, figures);
@@ -339,7 +339,7 @@ TEST(Plateau, GoesOnWhereItWasRestored) {
   }
 }
 
-TEST(Plateau, RefusesAFactorThatIsNone) {
+TEST(Plateau, RefusesAnInvalidFactor) {
   for (const double factor : {0.0, 1.0, -0.5, 2.0}) {
     EXPECT_THROW(optim::ReduceLROnPlateau({.factor = factor}, 1.0), InputError) << factor;
   }

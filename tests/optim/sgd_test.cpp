@@ -105,8 +105,8 @@ TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
   EXPECT_EQ(values(p), std::vector<float>{0.75F});
 }
 
-/// Rows of a parameter that ranks share out: what it keeps of it is shared out alike.
-TEST(Sgd, TellsOfItsStateThePlacementOfTheParameter) {
+/// The rows of a parameter are divided among ranks; its state is divided in the same way.
+TEST(Sgd, PlacesItsStateWithTheParameter) {
   struct Shard : nn::Module {
     Shard() {
       const Tensor rows = Tensor::zeros({2, 3});

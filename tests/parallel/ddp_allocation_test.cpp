@@ -12,6 +12,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/optim/sgd.hpp>
+#include <lockstep/parallel/collectives.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
@@ -182,6 +183,21 @@ TEST_P(DdpAllocation, StepsOfSumsOverShardsAllocateNothing) {
       ddp.zero_grad();
     });
     EXPECT_EQ(allocations, 0.0);
+  });
+}
+
+TEST_P(DdpAllocation, DifferentiableCollectivesAllocateNothing) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const Variable x(Tensor::full({group->size(), 8}, 0.5, DType::f32, test::asked_for_device()),
+                     true);
+    EXPECT_EQ(allocations_of(*group,
+                             [&] {
+                               PendingVariable sums = start_all_reduce(x, group);
+                               const Variable mine = reduce_scatter(x, group);
+                               const Variable all = all_gather(mine, group);
+                               (sum(sums.wait() + all) + sum(shift(x, 1, group))).backward();
+                             }),
+              0.0);
   });
 }
 

@@ -1,13 +1,15 @@
-// Preloaded into the ranks of a job (LD_PRELOAD): something goes wrong in one of them.
-//   BAD_LUCK="0 kill after 12345"   rank 0 gets SIGKILL 12,345 us after it was started
-//   BAD_LUCK="1 stop after 12345"   rank 1 is stopped (SIGSTOP)
-//   BAD_LUCK="0 kill rename 3"      SIGKILL instead of its third rename
+// A library for LD_PRELOAD that injects one fault into a rank of a job.
+//
+//   BAD_LUCK="0 kill after 12345"   rank 0 gets SIGKILL 12,345 us after its start
+//   BAD_LUCK="1 stop after 12345"   rank 1 gets SIGSTOP
+//   BAD_LUCK="0 kill rename 3"      rank 0 gets SIGKILL at its third rename
 //   BAD_LUCK="0 fail fsync 3 5"     its third fsync fails with errno 5
-//   BAD_LUCK="0 clock after 12345"  its time of day jumps by up to a year, again and again so soon
-// Rank -1 stands for all of them. Calls are those on files in the folder BAD_LUCK_IN: pwrite,
-// fsync, rename, link; and hash, the making of a checksum's state, when the copying and hashing of
-// a part of the training's begins. At the moment the file BAD_LUCK_MARK.RANK is written.
-// BAD_LUCK="0 count": how many calls of each there were is written there in the end.
+//   BAD_LUCK="0 clock after 12345"  its time of day jumps by up to a year every 12,345 us
+//   BAD_LUCK="0 count"              no fault: the number of calls of each kind, at its end
+//
+// Rank -1 means all ranks. The calls are pwrite, fsync, rename and link on files in the folder
+// BAD_LUCK_IN, and hash, the creation of a checksum's state (when a part of the training data is
+// copied). The file BAD_LUCK_MARK.RANK is written at the moment of the fault, or with the counts.
 #define XXH_STATIC_LINKING_ONLY
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -32,9 +34,9 @@ namespace {
 
 constexpr std::array<const char*, 5> calls = {"pwrite", "fsync", "rename", "link", "hash"};
 
-struct Luck {
+struct Order {
   bool is_mine = false;
-  std::array<char, 16> what{}, when{};
+  std::array<char, 16> fault{}, when{};
   long number = 0;
   int error = 0;
   const char *folder = nullptr, *mark = nullptr;
@@ -42,69 +44,69 @@ struct Luck {
   std::array<std::atomic<long>, calls.size()> seen{};
   std::atomic<long> jump_s = 0;
 };
-Luck luck;
+Order order;
 
 bool is(const std::array<char, 16>& word, const char* text) {
   return std::strcmp(word.data(), text) == 0;
 }
 
-/// With the system's own calls: those of the C library are the ones that go wrong.
+/// Uses system calls directly: the functions of the C library are replaced below.
 void write_mark(const char* text) {
-  if (!luck.mark) return;
+  if (!order.mark) return;
   std::array<char, 512> name{};
-  std::snprintf(name.data(), name.size(), "%s.%d", luck.mark, luck.rank);
+  std::snprintf(name.data(), name.size(), "%s.%d", order.mark, order.rank);
   const int file = ::open(name.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return;
   static_cast<void>(!::write(file, text, std::strlen(text)));
   ::close(file);
 }
 
-void go_wrong() {
+void inject_fault() {
   write_mark("now\n");
-  ::kill(::getpid(), is(luck.what, "stop") ? SIGSTOP : SIGKILL);
+  ::kill(::getpid(), is(order.fault, "stop") ? SIGSTOP : SIGKILL);
 }
 
-void jump_again_and_again() {
-  // Forwards and backwards, by an hour, a month, a year.
+void jump_repeatedly() {
+  // Forwards and backwards by an hour, a month and a year.
   constexpr std::array<long, 6> jumps = {3600, -3600, 2'592'000, -31'536'000, 31'536'000, 0};
   for (std::size_t i = 0;; ++i) {
-    std::this_thread::sleep_for(std::chrono::microseconds(luck.number));
-    luck.jump_s = jumps[i % jumps.size()];
+    std::this_thread::sleep_for(std::chrono::microseconds(order.number));
+    order.jump_s = jumps[i % jumps.size()];
     if (i == 0) write_mark("now\n");
   }
 }
 
 __attribute__((constructor)) void begin() {
-  const char *order = std::getenv("BAD_LUCK"), *rank = std::getenv("PMI_RANK");
-  if (!order) return;
+  const char *text = std::getenv("BAD_LUCK"), *rank = std::getenv("PMI_RANK");
+  if (!text) return;
   int whose = 0;
-  std::sscanf(order, "%d %15s %15s %ld %d", &whose, luck.what.data(), luck.when.data(),
-              &luck.number, &luck.error);
-  luck.rank = rank ? std::atoi(rank) : 0;
-  luck.folder = std::getenv("BAD_LUCK_IN");
-  luck.mark = std::getenv("BAD_LUCK_MARK");
-  luck.is_mine = whose == -1 || whose == luck.rank;
-  if (!luck.is_mine || !is(luck.when, "after")) return;
+  std::sscanf(text, "%d %15s %15s %ld %d", &whose, order.fault.data(), order.when.data(),
+              &order.number, &order.error);
+  order.rank = rank ? std::atoi(rank) : 0;
+  order.folder = std::getenv("BAD_LUCK_IN");
+  order.mark = std::getenv("BAD_LUCK_MARK");
+  order.is_mine = whose == -1 || whose == order.rank;
+  if (!order.is_mine || !is(order.when, "after")) return;
   std::thread([] {
-    if (is(luck.what, "clock")) jump_again_and_again();
-    std::this_thread::sleep_for(std::chrono::microseconds(luck.number));
-    go_wrong();
+    if (is(order.fault, "clock")) jump_repeatedly();
+    std::this_thread::sleep_for(std::chrono::microseconds(order.number));
+    inject_fault();
   }).detach();
 }
 
 __attribute__((destructor)) void end() {
-  if (!luck.is_mine || !is(luck.what, "count")) return;
+  if (!order.is_mine || !is(order.fault, "count")) return;
   std::array<char, 256> text{};
   int at = 0;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     at += std::snprintf(text.data() + at, text.size() - static_cast<std::size_t>(at), "%s %ld\n",
-                        calls[i], luck.seen[i].load());
+                        calls[i], order.seen[i].load());
   }
   write_mark(text.data());
 }
 
 bool is_inside(const char* path) {
-  return luck.folder && std::strncmp(path, luck.folder, std::strlen(luck.folder)) == 0;
+  return order.folder && std::strncmp(path, order.folder, std::strlen(order.folder)) == 0;
 }
 
 bool is_inside(int file) {
@@ -114,18 +116,18 @@ bool is_inside(int file) {
   return ::readlink(link.data(), path.data(), path.size() - 1) > 0 && is_inside(path.data());
 }
 
-/// Counts a call; true if it is to fail.
+/// Counts a call; true if it must fail.
 bool fails(const char* call) {
-  if (!luck.is_mine) return false;
+  if (!order.is_mine) return false;
   std::size_t kind = 0;
   while (std::strcmp(calls[kind], call) != 0) ++kind;
-  const long number = ++luck.seen[kind];
-  if (!is(luck.when, call) || number < luck.number) return false;
-  if (is(luck.what, "kill") && number == luck.number) go_wrong();
-  if (!is(luck.what, "fail")) return false;
-  if (number == luck.number) write_mark("now\n");
-  errno = luck.error;
-  return number == luck.number;
+  const long number = ++order.seen[kind];
+  if (!is(order.when, call) || number < order.number) return false;
+  if (is(order.fault, "kill") && number == order.number) inject_fault();
+  if (!is(order.fault, "fail")) return false;
+  if (number == order.number) write_mark("now\n");
+  errno = order.error;
+  return number == order.number;
 }
 
 template <class F>
@@ -167,14 +169,14 @@ void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
 int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static auto* const now = next<int(clockid_t, timespec*)>("clock_gettime");
   const int status = now(clock, time);
-  if (clock == CLOCK_REALTIME) time->tv_sec += luck.jump_s;
+  if (clock == CLOCK_REALTIME) time->tv_sec += order.jump_s;
   return status;
 }
 
 int gettimeofday(timeval* time, void* zone) noexcept {
   static auto* const now = next<int(timeval*, void*)>("gettimeofday");
   const int status = now(time, zone);
-  time->tv_sec += luck.jump_s;
+  time->tv_sec += order.jump_s;
   return status;
 }
 

@@ -42,7 +42,7 @@ Future<int> later_error() {
   return promise.future();
 }
 int one_more(int a) { return a + 1; }
-/// Asks a third worker, and blocks nobody meanwhile.
+/// Calls a third worker without blocking a thread.
 Future<int> by_way_of(int third, int a) {
   return rpc::rpc_async(third, one_more, a).then([](const Future<int>& f) {
     return f.wait() + 100;
@@ -105,7 +105,7 @@ TEST(AsyncExecution, MayDependOnAThirdWorker) {
       {.workers = 1});
 }
 
-TEST(AsyncExecution, OfAPromiseThatNobodyKeepsIsAnErrorAndShutdownEnds) {
+TEST(AsyncExecution, OfABrokenPromiseIsAnErrorAndShutdownCompletes) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const auto start = Clock::now();
     EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {

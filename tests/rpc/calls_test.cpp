@@ -77,7 +77,7 @@ TEST(Calls, ConvertTheirArgumentsOnTheCallersSide) {
   });
 }
 
-TEST(Calls, CarryWhatCerealCarries) {
+TEST(Calls, CarryTypesThatCerealSerializes) {
   test::on_workers([](ProcessGroup& group) {
     const Everything all{{{"a", {{.x = 1.5, .tags = {1, 2}}, {}}}, {"", {}}},
                          7,
@@ -97,7 +97,7 @@ TEST(Calls, CarryWhatCerealCarries) {
   });
 }
 
-TEST(Calls, AreAllOverWhenTheirFuturesAre) {
+TEST(Calls, AreOverWhenTheirFuturesAre) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     constexpr int many = 500;
     std::vector<Future<int>> futures;
@@ -122,7 +122,7 @@ TEST(Calls, OfVoidFunctionsAreExecutedOnce) {
   EXPECT_EQ(called.load(), expected);
 }
 
-TEST(Calls, OfUnknownWorkersAndFunctionsAreRefusedHere) {
+TEST(Calls, OfUnknownWorkersAndFunctionsAreRefusedByTheCaller) {
   test::on_workers([](ProcessGroup& group) {
     std::string said = test::thrown_by<InputError>([] { rpc::rpc_sync("nobody", add, 1, 2); });
     EXPECT_NE(said.find("there is no worker \"nobody\"; there are worker0"), std::string::npos)
@@ -153,7 +153,7 @@ TEST(Calls, AfterShutdownThrow) {
   }
 }
 
-TEST(Calls, NeedNamesThatDiffer) {
+TEST(Calls, NeedUniqueWorkerNames) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -169,7 +169,7 @@ TEST(Calls, NeedNamesThatDiffer) {
   }
 }
 
-TEST(Calls, FromManyThreadsFindTheirAnswers) {
+TEST(Calls, FromManyThreadsGetTheirOwnAnswers) {
   test::on_workers([](ProcessGroup& group) {
     rpc::Agent& agent = rpc::current_agent();
     std::atomic<int> right = 0;

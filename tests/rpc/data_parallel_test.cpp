@@ -151,7 +151,7 @@ TEST(DataParallelContext, WeightsCountOnceWhereTheReplicatedPartComesFirst) {
 }
 
 // The rule of DistributedDataParallel, in plain numbers.
-TEST(DataParallelContext, HasTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasOneInAnyOrderOfPasses) {
+TEST(DataParallelContext, AveragesUnweightedAndSumsWeightedPassesInAnyOrder) {
   enum class Pass : std::uint8_t { mean, weighted, local, weighted_local };
   constexpr Pass kinds[] = {Pass::mean, Pass::weighted, Pass::local, Pass::weighted_local};
   on_trainers([&](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
@@ -197,7 +197,7 @@ TEST(DataParallelContext, HasTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasOneInAnyO
   });
 }
 
-TEST(DataParallelContext, HasTheMeanOfAPassThatComesToAReplicaHereAndByWayOfAnotherRank) {
+TEST(DataParallelContext, AveragesAPassThatReachesAReplicaLocallyAndThroughAnotherRank) {
   on_trainers([](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
     const int rank = ddp.group().rank(), ranks = ddp.group().size();
     const Tensor mean = Tensor::zeros({4, 4}, DType::f64), here = mean.clone();
@@ -231,7 +231,7 @@ void differentiates_there(const Variable& x) {
 LOCKSTEP_RPC_AS("data parallel differentiates_there", differentiates_there);
 
 // Between two passes that go through it some ranks make others, in the same context.
-TEST(DataParallelContext, PassesThatDoNotComeToAReplicaLeaveItsGradientAndItsSumAsTheyAre) {
+TEST(DataParallelContext, PassesThatDoNotReachAReplicaLeaveItsGradientAndSumAlone) {
   on_trainers([](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
     const int rank = ddp.group().rank(), ranks = ddp.group().size();
     const da::Context context;
@@ -264,7 +264,7 @@ Variable served_forward(const Variable& x) {
 }
 LOCKSTEP_RPC(served_forward);
 
-TEST(DataParallelContext, RefusesAReplicaWhosePassWasBegunElsewhere) {
+TEST(DataParallelContext, RefusesAReplicaInAPassBegunOnAnotherRank) {
   test::on_workers(
       [](ProcessGroup& group) {
         const int rank = group.rank();

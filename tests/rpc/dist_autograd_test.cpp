@@ -63,7 +63,8 @@ LOCKSTEP_RPC(through);
 Variable scaled(const Variable& x, double factor) { return mul(x, factor); }
 std::vector<Variable> halves(const Variable& x) { return {mul(x, 0.5), mul(x, 0.25)}; }
 void look_at(const Variable& x) { static_cast<void>(mul(x, 2.0)); }
-/// y = 6 x, where what y = 3 x leads to nowhere elsewhere as well: its gradient is awaited in vain.
+/// Returns 6 x. The third worker uses y = 3 x without a gradient, so the gradient awaited from
+/// there never arrives.
 Variable looks_elsewhere(const Variable& x, int third) {
   const Variable y = mul(x, 3.0);
   rpc::rpc_sync(third, look_at, y);
@@ -118,7 +119,7 @@ void expect_no_context_left() {
   EXPECT_EQ(da::context_count(), 0U);
 }
 
-TEST(DistAutograd, OfALayerElsewhereHasTheBitsOfTheSameLayerHere) {
+TEST(DistAutograd, OfARemoteLayerHasTheBitsOfALocalOne) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const auto remote = rpc::remote(test::after(group), make_layer, 0.7);
     Layer local(0.7);
@@ -175,7 +176,7 @@ TEST(DistAutograd, GoesThroughNestedCallsThatComeBackToTheirCaller) {
   });
 }
 
-TEST(DistAutograd, SumsWhatComesFromSeveralCallsAndLosses) {
+TEST(DistAutograd, SumsGradientsOfSeveralCallsAndLosses) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group);
     const Variable x = input();
@@ -215,7 +216,7 @@ TEST(DistAutograd, SeveralContextsShareParametersAndKeepTheirGradientsApart) {
   });
 }
 
-TEST(DistAutograd, ASecondPassAddsToWhatTheContextHas) {
+TEST(DistAutograd, ASecondPassAddsToTheContextsGradients) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const Variable x = input();
     const da::Context context;
@@ -226,7 +227,7 @@ TEST(DistAutograd, ASecondPassAddsToWhatTheContextHas) {
   });
 }
 
-TEST(DistAutograd, WhatLeadsNowhereIsNotWaitedFor) {
+TEST(DistAutograd, PathsWithoutGradientsAreNotWaitedFor) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group);
     const Variable x = input();
@@ -241,7 +242,7 @@ TEST(DistAutograd, WhatLeadsNowhereIsNotWaitedFor) {
   });
 }
 
-TEST(DistAutograd, GradientsThatArriveOnceNothingMoreIsAwaitedCount) {
+TEST(DistAutograd, GradientsThatArriveAfterTheLastAwaitedOneCount) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group), third = (there + 1) % group.size();
     const Variable x = input();
@@ -276,7 +277,7 @@ TEST(DistAutograd, OutsideOfContextsAndWithoutGradientsValuesTravelAlone) {
   });
 }
 
-TEST(DistAutograd, AnErrorInTheMiddleIsTheCallersAndTheContextStillEnds) {
+TEST(DistAutograd, AnErrorInTheMiddleReachesTheCallerAndTheContextStillEnds) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group);
     {
@@ -296,7 +297,7 @@ TEST(DistAutograd, AnErrorInTheMiddleIsTheCallersAndTheContextStillEnds) {
   });
 }
 
-TEST(DistAutograd, AnErrorOfOneCallIsTheCallersWhenAnotherOfThatRankFollows) {
+TEST(DistAutograd, AnErrorReachesTheCallerEvenIfAnotherCallOfThatRankFollows) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group);
     const Variable x = input();
@@ -319,7 +320,7 @@ TEST(DistAutograd, AnErrorOfOneCallIsTheCallersWhenAnotherOfThatRankFollows) {
   });
 }
 
-TEST(DistAutograd, TheEndOfAPassGoesThroughRanksThatItHasNotComeTo) {
+TEST(DistAutograd, TheEndOfAPassCrossesRanksThatItHasNotReached) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group), third = (there + 1) % group.size();
     const auto layer = rpc::remote(third, make_layer, 0.7);
@@ -333,7 +334,7 @@ TEST(DistAutograd, TheEndOfAPassGoesThroughRanksThatItHasNotComeTo) {
   });
 }
 
-TEST(DistAutograd, TheEndOfAPassComesToWhoCalledTheRankThatItBeganOn) {
+TEST(DistAutograd, TheEndOfAPassReachesCallersOfItsFirstRank) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group), third = (there + 1) % group.size();
     const Variable x = input();
@@ -345,7 +346,7 @@ TEST(DistAutograd, TheEndOfAPassComesToWhoCalledTheRankThatItBeganOn) {
   });
 }
 
-TEST(DistAutograd, WhatComesOfAMessageOnceMoreIsAddedToWhatHasNotBeenSent) {
+TEST(DistAutograd, FurtherGradientsOfAMessageAreAddedToUnsentOnes) {
   da::ContextPart part(1);
   const Variable x = part.add_received(1, 0, Tensor::full({2}, 1.0, DType::f64));
   const Variable y = mul(x, 2.0), awaited_in_vain = mul(x, 3.0);
@@ -359,7 +360,7 @@ TEST(DistAutograd, WhatComesOfAMessageOnceMoreIsAddedToWhatHasNotBeenSent) {
   EXPECT_EQ(of(progress.outgoing[0].gradients.values.at(0)), Values(2, 4.0));
 }
 
-TEST(DistAutograd, WhatComesLateOfAPassThatWasGivenUpLeavesTheNewerOneAsItIs) {
+TEST(DistAutograd, LateGradientsOfAnAbandonedPassDoNotAffectANewerOne) {
   da::ContextPart part(1);
   const Variable x = part.add_received(1, 0, Tensor::full({2}, 1.0, DType::f64));
   part.add_sent(1, mul(x, 2.0));
@@ -380,7 +381,7 @@ TEST(DistAutograd, WhatComesLateOfAPassThatWasGivenUpLeavesTheNewerOneAsItIs) {
   EXPECT_EQ(of(progress.outgoing[0].gradients.values.at(0)), Values(2, 5.0));
 }
 
-TEST(DistAutograd, ACallThatCouldNotBeWrittenLeavesNothingToWaitFor) {
+TEST(DistAutograd, ACallThatCannotBeWrittenLeavesNothingToWaitFor) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group), third = (there + 1) % group.size();
     const Variable x = input();
@@ -394,7 +395,7 @@ TEST(DistAutograd, ACallThatCouldNotBeWrittenLeavesNothingToWaitFor) {
   });
 }
 
-TEST(DistAutograd, OutlivedByAVariableTellsWhatIsMissing) {
+TEST(DistAutograd, OutlivedByAVariableNamesTheMissingContext) {
   test::on_workers([](ProcessGroup& group) {
     Variable y;
     {
@@ -430,7 +431,7 @@ void differentiates_slowly(const Variable& /*first*/, const Variable& x) {
 }
 LOCKSTEP_RPC_AS("autograd differentiates_slowly", differentiates_slowly);
 
-TEST(DistAutograd, ACallerThatGaveUpLeavesTheCalleesPassWithASentence) {
+TEST(DistAutograd, ACallerThatGaveUpEndsTheCalleesPassWithAnError) {
   test::on_workers(
       [](ProcessGroup& group) {
         const int callee = 1 % group.size();

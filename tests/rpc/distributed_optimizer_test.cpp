@@ -94,7 +94,7 @@ std::vector<OptimizerOptions> every_kind() {
           {.kind = KeepingOptions{.lr = 0.1, .share = 0.5, .names = {"a", "b"}, .on = true}}};
 }
 
-TEST(DistributedOptimizer, OfEveryKindTrainsWithTheBitsOfTheSameOneHere) {
+TEST(DistributedOptimizer, OfEveryKindTrainsWithTheBitsOfALocalOne) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     for (const OptimizerOptions& options : every_kind()) {
       const auto remote = rpc::remote(test::after(group), make_affine, 0.5);

@@ -58,7 +58,7 @@ TEST(Shutdown, AtOnceEndsCallsThatWait) {
   }
 }
 
-TEST(Shutdown, AtOnceEndsThreadsThatCallAgainAndAgain) {
+TEST(Shutdown, AtOnceEndsThreadsThatKeepCalling) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       for (int round = 0; round < 5; ++round) {
@@ -89,7 +89,7 @@ TEST(Shutdown, AtOnceEndsThreadsThatCallAgainAndAgain) {
   }
 }
 
-// Its continuation may still run, or who completes it may not have had its core since.
+// Its continuation may still run, or the thread that completes it may not have run since.
 TEST(Shutdown, AtOnceCountsNoCallThatHasBeenAnswered) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -110,7 +110,7 @@ TEST(Shutdown, AtOnceCountsNoCallThatHasBeenAnswered) {
 int math_threads_there() { return math_threads(); }
 LOCKSTEP_RPC(math_threads_there);
 
-TEST(Threads, ThatExecuteHaveTheMathThreadsOfWhoCalledInit) {
+TEST(Threads, ThatExecuteHaveTheMathThreadsOfTheCallerOfInit) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       const int before = math_threads();
@@ -125,7 +125,7 @@ TEST(Threads, ThatExecuteHaveTheMathThreadsOfWhoCalledInit) {
   }
 }
 
-TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
+TEST(Shutdown, WaitsForWorkLongerThanTheCallTimeout) {
   test::on_workers(
       [](ProcessGroup& group) {
         const auto long_one = rpc::rpc_async(
@@ -140,21 +140,21 @@ TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
 test::SlowToRead long_to_read() { return {.value = 1}; }
 LOCKSTEP_RPC(long_to_read);
 
-TEST(Shutdown, WaitsForWhatFollowsAnswersThatAreBeingRead) {
+TEST(Shutdown, WaitsForContinuationsOfAnswersBeingRead) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     std::atomic<int> found = 0;
     rpc::rpc_async(to, long_to_read).then([&](const rpc::Future<test::SlowToRead>& f) {
       found = rpc::rpc_sync(to, plus_one, f.wait().value);
     });
-    std::this_thread::sleep_for(milliseconds(100));  // somebody is reading
+    std::this_thread::sleep_for(milliseconds(100));  // a continuation is running
     rpc::shutdown();
     EXPECT_EQ(found, 2);
     rpc::init(test::name_of_worker(group.rank()), group);
   });
 }
 
-TEST(Shutdown, ThatHasALimitNamesWhoHasNotComeWithinIt) {
+TEST(Shutdown, WithALimitNamesTheMissingRanks) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -179,7 +179,7 @@ TEST(Shutdown, ThatHasALimitNamesWhoHasNotComeWithinIt) {
 void shut_down_from_within() { rpc::shutdown(); }
 LOCKSTEP_RPC(shut_down_from_within);
 
-TEST(Shutdown, IsNotForFunctionsThatAreExecuted) {
+TEST(Shutdown, IsRefusedWithinAnExecutedFunction) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = test::thrown_by<rpc::RemoteError>(
         [&] { rpc::rpc_sync(test::after(group), shut_down_from_within); });
@@ -194,7 +194,7 @@ double processor_seconds(clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double little = 0.2;  // each look is dearer there; what is promised is what users build
+constexpr double little = 0.2;  // polls cost more here; the limit holds for release builds
 #else
 constexpr double little = 0.02;
 #endif
@@ -262,8 +262,8 @@ double share_of_a_core_while_calling() {
   return (used() - before) / (1e-3 * calls);
 }
 
-// Who waits there for an answer, or for the next call, would take the core from who computes it.
-TEST(Idle, WhereWorkersAreMoreThanCoresWhoWaitsSleeps) {
+// A polling wait would take the core from the worker that computes.
+TEST(Idle, AWaitSleepsIfWorkersOutnumberCores) {
   for (const int ranks : test::rank_counts()) {
     if (ranks == 1) continue;
     test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
@@ -285,7 +285,7 @@ TEST(Idle, WhereWorkersAreMoreThanCoresWhoWaitsSleeps) {
 #endif
 
 // A rank that only serves waits there from the beginning on.
-TEST(Shutdown, WhoWaitsForTheOthersSleeps) {
+TEST(Shutdown, AWaitForTheOthersSleeps) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(test::name_of_worker(group->rank()), *group);

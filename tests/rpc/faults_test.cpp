@@ -28,7 +28,7 @@ LOCKSTEP_RPC(still_here);
 LOCKSTEP_RPC(much);
 LOCKSTEP_RPC(same);
 
-TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
+TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenResumed) {
   test::on_workers([](ProcessGroup& group) {
     if (group.size() < 2) return;
     const int callee = group.size() - 1;
@@ -59,7 +59,7 @@ TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
   });
 }
 
-TEST(Faults, WhatAStoppedCalleeDoesNotTakeKeepsNoMessagesToOthers) {
+TEST(Faults, MessagesToAStoppedCalleeDoNotDelayOthers) {
   test::on_workers([](ProcessGroup& group) {
     const int callee = group.size() - 1;
     if (group.rank() == 0 && callee > 1) {
@@ -107,7 +107,7 @@ void expect_named_once_in_shutdown(const std::shared_ptr<ProcessGroup>& group, i
   EXPECT_EQ(named, rank == speaker ? 1 : 0);
 }
 
-TEST(Faults, AStoppedWorkerIsNamedOnceByOneOfThoseWhoWaitForItInShutdown) {
+TEST(Faults, AStoppedWorkerIsNamedOnceByAWaitingRankInShutdown) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {

@@ -48,7 +48,7 @@ TEST(Futures, ThenRunsOnTheValue) {
   });
 }
 
-TEST(Futures, ThenRunsThoughNobodyWaits) {
+TEST(Futures, ThenRunsWithoutAWait) {
   test::on_workers([](ProcessGroup& group) {
     std::atomic<int> seen = 0;
     rpc::rpc_async(test::after(group), add_one, 1).then([&](const Future<int>& f) {
@@ -131,13 +131,13 @@ TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
     EXPECT_GE(said_s, 0.1) << said;
     EXPECT_LE(said_s, elapsed + 0.05) << said;  // it is rounded
     EXPECT_EQ(rpc::rpc_sync(to, add_one, 1), 2);
-    // The late answer comes, and is nobody's.
+    // The late answer arrives without a call that waits for it.
     rpc::rpc_sync(to, let_go, group.rank());
     for (int i = 0; i < 20; ++i) EXPECT_EQ(rpc::rpc_sync(to, add_one, i), i + 1);
   });
 }
 
-TEST(Deadlines, AsLongAsCanBeSaidHaveNotPassedAtOnce) {
+TEST(Deadlines, OfTheLongestDurationHaveNotPassedAtOnce) {
   constexpr auto never = milliseconds::max();
   const auto slept = [](ProcessGroup& group) {
     const int to = test::after(group);
@@ -156,7 +156,7 @@ TEST(Deadlines, AsLongAsCanBeSaidHaveNotPassedAtOnce) {
   test::on_workers(slept, {.timeout = never, .shutdown_timeout = never});
 }
 
-TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
+TEST(Deadlines, AreKeptWithoutAWait) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     std::atomic<bool> timed_out = false;
@@ -171,7 +171,7 @@ TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
   });
 }
 
-TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
+TEST(Deadlines, ThatPassWhileTheAnswerIsReadKeepItsValue) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     // Receives all answers of this rank, and reads them.
@@ -190,7 +190,7 @@ TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
   });
 }
 
-TEST(Deadlines, OfACallAreForWhatFollowsItToHandle) {
+TEST(Deadlines, AreErrorsThatContinuationsMayHandle) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     const bool threads = rpc::Agent::current().has_threads();
@@ -203,7 +203,7 @@ TEST(Deadlines, OfACallAreForWhatFollowsItToHandle) {
                             })
                             .wait();
     EXPECT_TRUE(handled == -1 || handled == (threads ? 400 : 100)) << handled;
-    if (!threads) return;  // who sleeps serves nobody
+    if (!threads) return;  // a sleeping worker serves no calls
     std::atomic<bool> in_time = false;
     const auto follows = rpc::rpc_async(rpc::To(to).within(milliseconds(1000)), add_one, 1)
                              .then([&](const Future<int>& f) {

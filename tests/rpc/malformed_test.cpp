@@ -72,7 +72,7 @@ class MeddledGroup final : public ProcessGroup {
 struct Damage {
   std::size_t place;
   std::uint8_t byte;
-  bool is_answered;  ///< its head says that somebody waits
+  bool is_answered;  ///< its head says that a call waits
 };
 constexpr Damage damages[] = {
     {offsetof(rpc::Head, payload_bytes) + 2, 1, true},
@@ -125,7 +125,7 @@ void send_what_nobody_counts(ProcessGroup& requests, int to) {
   for (const Tensor& message : messages) requests.send(message, to);
 }
 
-TEST(Malformed, MessagesAreAnsweredAtOnceAndShutdownEnds) {
+TEST(Malformed, MessagesAreAnsweredAtOnceAndShutdownCompletes) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     for (const milliseconds limit : {milliseconds(0), milliseconds(20'000)}) {

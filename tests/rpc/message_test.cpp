@@ -78,7 +78,7 @@ bool reads(const std::vector<std::byte>& bytes) {
   }
 }
 
-TEST(Message, ThatIsWholeComesBack) {
+TEST(Message, ThatIsWholeIsReadBack) {
   const auto bytes = a_message();
   const Tensor t = Tensor::empty({static_cast<std::int64_t>(bytes.size())}, DType::u8);
   std::memcpy(t.data(), bytes.data(), bytes.size());
@@ -140,7 +140,7 @@ TEST(Message, WithFieldsOfAnyValueIsReadOrRefused) {
   }
 }
 
-TEST(Message, ThatPromisesMuchGetsNoMemory) {
+TEST(Message, WithAHugeAnnouncedSizeAllocatesNothing) {
   OutgoingMessage message(Kind::call, limits);
   OutputArchive archive(message);
   archive(std::uint64_t{1} << 40U);  // a vector of so many

@@ -130,7 +130,7 @@ TEST(Nested, ShortCallsOvertakeLongOnes) {
 }
 
 // That they are long is known from the first one: others are received at once from then on.
-TEST(Nested, CallsThatAreKnownToBeLongAreExecutedSideBySide) {
+TEST(Nested, LongCallsAreExecutedSideBySide) {
   test::on_workers(
       [](ProcessGroup& group) {
         if (group.rank() == 0) {
@@ -164,7 +164,7 @@ TEST(Nested, LongCallsAreExecutedByTheOnlyWorkerToo) {
 
 TEST(Nested, ShutdownWaitsForCallsThatComeFromCalls) {
   test::on_workers([](ProcessGroup& group) {
-    // Nobody waits for it; its leaves are still to be called.
+    // Not waited for, but its leaves still have to be called.
     static_cast<void>(rpc::rpc_async(test::after(group), fan_out, 4));
   });
 }
@@ -174,7 +174,7 @@ bool starts_calls() { return starting.at(static_cast<std::size_t>(rpc::this_work
 LOCKSTEP_RPC(starts_calls);
 
 // A caller may hold a lock that the function wants.
-TEST(Nested, WithoutThreadsCallsAreExecutedByWhoWaitsAndNotByWhoCalls) {
+TEST(Nested, WithoutThreadsCallsAreExecutedInAWaitAndNotInACall) {
   test::on_workers(
       [](ProcessGroup& group) {
         std::atomic<bool>& mine = starting.at(static_cast<std::size_t>(group.rank()));

@@ -13,7 +13,7 @@ Outbox::QueuedMessage queued(bool waits = true) {
   return {.bytes = Tensor::zeros({sizeof(Head)}, DType::u8), .waits = waits};
 }
 
-TEST(Outbox, KeepsABoundedNumberOfMessagesToARankOnTheirWay) {
+TEST(Outbox, LimitsTheMessagesInFlightToARank) {
   FakeGroup group(2, 0);
   Acknowledgements come(2);
   Outbox outbox(group, come, true, microseconds{0});
@@ -38,7 +38,7 @@ TEST(Outbox, KeepsABoundedNumberOfMessagesToARankOnTheirWay) {
   EXPECT_EQ(sent(), 5002);
 }
 
-TEST(Outbox, TellsWithEachMessageWhatHasComeWhenItLeaves) {
+TEST(Outbox, AcknowledgesReceivedMessagesWithEachOneSent) {
   FakeGroup group(2, 0);
   Acknowledgements come(2);
   Outbox outbox(group, come, true, microseconds{0});
@@ -56,7 +56,7 @@ TEST(Outbox, TellsWithEachMessageWhatHasComeWhenItLeaves) {
   EXPECT_EQ(told(second), 3);
   int alone = 0;
   for (int i = 0; i < 2000; ++i) alone += come.add(1) ? 1 : 0;
-  EXPECT_EQ(alone, 3);  // one for each half of what may be on its way
+  EXPECT_EQ(alone, 3);  // one for each half of the window
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ const std::string both_have_ipv6 = R"(
 )";
 /// Machine 1 has no way for datagrams of IPv4: sending fails.
 const std::string no_route = "ip -n net1 rule add priority 50 ipproto udp unreachable\n";
-/// Machine 2 drops them, and nobody is told.
+/// Machine 2 drops them without an error.
 const std::string all_are_lost = R"(
   ip -n net2 rule add priority 100 lookup local
   ip -n net2 rule del priority 0
@@ -91,21 +91,21 @@ class OverNetwork : public testing::Test {
   static constexpr double longest_woken = 0.75e-3, shortest_not_woken = 0.5e-3;
 };
 
-TEST_F(OverNetwork, CallWakesAWorkerThatSleeps) { EXPECT_LT(least_median(""), longest_woken); }
+TEST_F(OverNetwork, CallWakesASleepingWorker) { EXPECT_LT(least_median(""), longest_woken); }
 
-TEST_F(OverNetwork, CallWakesItByIPv6WhereIPv4HasNoWay) {
+TEST_F(OverNetwork, CallWakesItByIPv6IfIPv4DoesNotReachIt) {
   EXPECT_LT(least_median(both_have_ipv6 + no_route), longest_woken);
 }
 
-TEST_F(OverNetwork, WhereDatagramsAreLostCallsAreFoundAtTheNextLook) {
+TEST_F(OverNetwork, IfDatagramsAreLostCallsAreFoundByPolling) {
   EXPECT_GT(median(all_are_lost, woken), shortest_not_woken);
 }
 
-TEST_F(OverNetwork, WhereDatagramsCannotBeSentCallsAreFoundAtTheNextLook) {
+TEST_F(OverNetwork, IfDatagramsCannotBeSentCallsAreFoundByPolling) {
   EXPECT_GT(median(no_route, woken), shortest_not_woken);
 }
 
-TEST_F(OverNetwork, WithoutDatagramsCallsAreFoundAtTheNextLook) {
+TEST_F(OverNetwork, WithoutDatagramsCallsAreFoundByPolling) {
   EXPECT_GT(median("", "no datagrams wake this rank (it was not asked for)", {"quietly"}),
             shortest_not_woken);
 }

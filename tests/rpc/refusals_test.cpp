@@ -39,7 +39,7 @@ std::uint64_t signature_of_triple() {
   return rpc::find_function(rpc::hash_of_name("triple"))->signature;
 }
 
-TEST(Refusals, OfFunctionsThatTheCalleeDoesNotKnow) {
+TEST(Refusals, FunctionsUnknownToTheCalleeAreRefused) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = refusal_of(test::after(group), "no such function", 1, "");
     EXPECT_NE(said.find("no such function on worker"), std::string::npos) << said;
@@ -49,14 +49,14 @@ TEST(Refusals, OfFunctionsThatTheCalleeDoesNotKnow) {
   });
 }
 
-TEST(Refusals, OfFunctionsOfAnotherType) {
+TEST(Refusals, FunctionsOfAnotherTypeAreRefused) {
   test::on_workers([](ProcessGroup& group) {
     const std::string said = refusal_of(test::after(group), "triple", 1, "");
     EXPECT_NE(said.find("its parameters or its result differ there"), std::string::npos) << said;
   });
 }
 
-TEST(Refusals, OfArgumentsThatDoNotFit) {
+TEST(Refusals, ArgumentsThatDoNotFitAreRefused) {
   test::on_workers([](ProcessGroup& group) {
     for (const char* payload : {"", "abc", "more than four bytes"}) {
       const std::string said =
@@ -84,7 +84,7 @@ TEST(Refusals, LeaveNoReferenceBehind) {
   });
 }
 
-TEST(Refusals, OfOptionsThatMakeNoSense) {
+TEST(Refusals, InvalidOptionsAreRefused) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       EXPECT_NE(test::thrown_by<InputError>([&] { rpc::init("a", *group, {.workers = -1}); }), "");

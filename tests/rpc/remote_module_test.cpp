@@ -66,7 +66,7 @@ TEST(RemoteModules, TrainByTheirParameters) {
   });
 }
 
-TEST(RemoteModules, OfNothingAreRefused) {
+TEST(RemoteModules, ThatAreEmptyAreRefused) {
   test::on_workers([](ProcessGroup& group) {
     const rpc::RemoteModule net(test::after(group), no_net);
     const std::string said = test::thrown_by<rpc::RemoteError>([&] {

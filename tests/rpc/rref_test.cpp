@@ -136,7 +136,7 @@ void on_disturbed_workers(const test::WorkerBody& body) {
   }
 }
 
-TEST(RRefs, RemoteKeepsTheResultWhereItIs) {
+TEST(RRefs, RemoteKeepsTheResultOnItsRank) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     const auto number = rpc::remote(to, make_int, 41);
@@ -220,7 +220,7 @@ void await_confirmation(const RRef<Counter>& counter) {
 }
 
 // Its own share is confirmed, and could end before the owner hears of the other.
-TEST(RRefs, G4WhoPassesOnMayDropItsOwnAtOnce) {
+TEST(RRefs, G4ASenderMayDropItsReferenceAtOnce) {
   on_disturbed_workers([](ProcessGroup& group) {
     for (int i = 0; i < 10; ++i) {
       auto passed = rpc::remote(test::after(group), make_counter, 0);
@@ -262,7 +262,7 @@ TEST(RRefs, G6AQuestionMayComeBeforeTheObject) {
   });
 }
 
-TEST(RRefs, G7WhatTheCreatingFunctionThrewIsThrownByToHere) {
+TEST(RRefs, G7ToHereThrowsTheErrorOfTheCreatingFunction) {
   test::on_workers([](ProcessGroup& group) {
     const auto broken = rpc::remote(test::after(group), broken_int);
     for (int i = 0; i < 2; ++i) {
@@ -274,7 +274,7 @@ TEST(RRefs, G7WhatTheCreatingFunctionThrewIsThrownByToHere) {
   });
 }
 
-TEST(RRefs, ARemoteThatTimedOutMayBeAskedAfterwards) {
+TEST(RRefs, ARemoteThatTimedOutMayBeFetchedLater) {
   test::on_workers([](ProcessGroup& group) {
     const auto number = rpc::remote(test::after(group), kept_back, 3, group.rank());
     EXPECT_NE(
@@ -285,7 +285,7 @@ TEST(RRefs, ARemoteThatTimedOutMayBeAskedAfterwards) {
   });
 }
 
-TEST(RRefs, G9ThoseStillHeldAtShutdownAreTakenBackAndSaid) {
+TEST(RRefs, G9ThoseStillHeldAtShutdownAreTakenBackAndReported) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(test::name_of_worker(group->rank()), *group);
@@ -318,7 +318,7 @@ TEST(RRefs, G9CirclesBetweenTwoWorkersAreTakenBack) {
   }
 }
 
-TEST(RRefs, DeletionsOnTheirWayWhenTheJobEndsAreWaitedFor) {
+TEST(RRefs, ShutdownWaitsForDeletionsInFlight) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(test::name_of_worker(group->rank()), *group);
@@ -340,7 +340,7 @@ constexpr int passed_round = 500;
 constexpr int passed_round = 10000;
 #endif
 
-TEST(RRefs, TenThousandPassedRoundLeaveNothing) {
+TEST(RRefs, TenThousandPassedAroundLeaveNothing) {
   test::on_workers([](ProcessGroup& group) {
     if (group.size() < 2) return;
     const int many = passed_round / group.size();

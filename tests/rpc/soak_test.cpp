@@ -84,7 +84,7 @@ double resident_mib() {
   return resident * 4096 / (1 << 20);
 }
 
-TEST(Soak, RandomNestedCallsBringTheNumbersOfTheirTreeAndMemoryStaysFlat) {
+TEST(Soak, RandomNestedCallsReturnTheirTreesSumsAndMemoryStaysFlat) {
   const char* const asked = std::getenv("LOCKSTEP_RPC_SOAK_SECONDS");
   const double seconds = asked ? std::atof(asked) : 0.5;
   test::on_workers([&](ProcessGroup& group) {

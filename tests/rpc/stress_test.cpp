@@ -48,7 +48,7 @@ LOCKSTEP_RPC(returns_much);
 LOCKSTEP_RPC(next_of);
 LOCKSTEP_RPC(deep);
 
-/// Promises that nobody keeps while the workers live.
+/// Promises that are not completed while the workers live.
 struct Kept {
   std::mutex mutex;
   std::vector<Promise<int>> promises;
@@ -69,7 +69,7 @@ LOCKSTEP_RPC(waits_for_a_batch);
 LOCKSTEP_RPC(asks_and_waits);
 
 // A batching server whose batch is never full, as a trainer has left.
-TEST(ServedFutures, EndAtTheirCallersDeadlineAndShutdownEnds) {
+TEST(ServedFutures, EndAtTheirCallersDeadlineAndShutdownCompletes) {
   for (const int workers : {2, 0}) {
     for (const int ranks : test::rank_counts()) {
       test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
@@ -86,7 +86,7 @@ TEST(ServedFutures, EndAtTheirCallersDeadlineAndShutdownEnds) {
         const auto start = Clock::now();
         rpc::shutdown();
         EXPECT_LT(seconds_since(start), 30);
-        kept[group->rank()].complete_all();  // nobody's any more
+        kept[group->rank()].complete_all();  // the futures have no owner any more
         group->barrier();
       });
     }
@@ -110,8 +110,8 @@ TEST(Deadlines, HoldForCallsThatACallMakes) {
   });
 }
 
-/// The last rank works with rank 0 for longer than `limit`, all others wait. Whether nobody gave
-/// up, on any rank.
+/// The last rank works with rank 0 for longer than `limit`, all others wait. True if no rank gave
+/// up.
 bool waits_for_who_works(ProcessGroup& group, milliseconds limit) {
   const double works = 2.5e-3 * static_cast<double>(limit.count());
   rpc::init(test::name_of_worker(group.rank()), group, {.shutdown_timeout = limit});
@@ -130,7 +130,7 @@ bool waits_for_who_works(ProcessGroup& group, milliseconds limit) {
   return all_reduce_scalar(group, all_there ? 1.0 : 0.0, ReduceOp::min) == 1.0;
 }
 
-TEST(Shutdown, CountsItsTimeFromWhenNobodyWorksAnyMore) {
+TEST(Shutdown, CountsItsTimeFromTheEndOfAllWork) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -143,7 +143,7 @@ TEST(Shutdown, CountsItsTimeFromWhenNobodyWorksAnyMore) {
 void held_without_end(int worker) { test::hold(worker); }
 LOCKSTEP_RPC(held_without_end);
 
-TEST(Shutdown, ThatHasALimitEndsThoughAFunctionDoesNotReturn) {
+TEST(Shutdown, WithALimitEndsEvenIfAFunctionDoesNotReturn) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(test::name_of_worker(group->rank()), *group,
@@ -162,7 +162,7 @@ TEST(Shutdown, ThatHasALimitEndsThoughAFunctionDoesNotReturn) {
   }
 }
 
-TEST(Errors, WithoutATextAreAnsweredAtOnce) {
+TEST(Errors, WithoutAMessageAreAnsweredAtOnce) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     const auto expect_said = [](const std::string& said) {
@@ -175,7 +175,7 @@ TEST(Errors, WithoutATextAreAnsweredAtOnce) {
   });
 }
 
-TEST(Errors, AreCutToWhatAMessageMayHold) {
+TEST(Errors, AreShortenedToTheMessageSize) {
   test::on_workers(
       [](ProcessGroup& group) {
         const int to = test::after(group);
@@ -208,7 +208,7 @@ TEST(Futures, ChainsOfThenMayBeLong) {
   }
 }
 
-TEST(Futures, RunWhatFollowsInTheOrderOfThen) {
+TEST(Futures, RunContinuationsInTheOrderOfThen) {
   const Promise<void> promise;
   const Future<void> first = promise.future();
   std::string order;
@@ -232,7 +232,7 @@ TEST(Futures, WaitAllGivesAllValuesOrTheFirstFailure) {
   });
 }
 
-TEST(Futures, OfNothingAreRefused) {
+TEST(Futures, ThatAreEmptyAreRefused) {
   const Future<int> nothing;
   EXPECT_THROW(nothing.wait(), Error);
   EXPECT_THROW(static_cast<void>(nothing.test()), Error);
@@ -240,7 +240,7 @@ TEST(Futures, OfNothingAreRefused) {
   EXPECT_THROW(Promise<int>().set_exception(nullptr), InputError);
 }
 
-TEST(Stress, ManyCallsMayBeOnTheirWay) {
+TEST(Stress, ManyCallsMayBeInFlight) {
   static constexpr int calls = is_sanitized ? 5'000 : 60'000;
   test::on_workers(
       [](ProcessGroup& group) {
@@ -261,7 +261,7 @@ TEST(Stress, ManyCallsMayBeOnTheirWay) {
 }
 
 // Each answer is followed by the next call, whose making receives answers.
-TEST(Stress, CallsThatFollowCallsKeepTheStackFlat) {
+TEST(Stress, ChainedCallsKeepTheStackFlat) {
   static constexpr int loops = 200, steps = 25;
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);

@@ -86,7 +86,7 @@ TEST(RpcTensors, TravelInContainersBothWays) {
   });
 }
 
-TEST(RpcTensors, OfManyCallsAtOnceFindTheirWay) {
+TEST(RpcTensors, OfManyCallsAtOnceReachTheirCalls) {
   test::on_workers([](ProcessGroup& group) {
     std::vector<rpc::Future<Tensor>> futures;
     for (int i = 0; i < 60; ++i) {
@@ -103,7 +103,7 @@ TEST(RpcTensors, OfManyCallsAtOnceFindTheirWay) {
 Tensor large() { return Tensor::full({500'000}, 1.0); }
 LOCKSTEP_RPC_AS("large tensor", large);
 
-TEST(RpcTensors, LargerThanAllowedAreRefusedByWhoWouldSendThem) {
+TEST(RpcTensors, LargerThanAllowedAreRefusedByTheSender) {
   test::on_workers(
       [](ProcessGroup& group) {
         const int to = test::after(group);

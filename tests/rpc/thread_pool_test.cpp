@@ -89,7 +89,7 @@ rlim_t address_space() {
 }
 
 // The first of this file: a stack of a thread that has ended would be taken again.
-TEST(ThreadPool, GoesOnWithTheThreadsThereAreWhereNoOtherCanBeStarted) {
+TEST(ThreadPool, ContinuesWithTheExistingThreadsIfNoneCanBeStarted) {
   Pushed one;
   rpc::Request first, second;
   std::string said;

@@ -48,7 +48,7 @@ LOCKSTEP_RPC(Dog::says);
 LOCKSTEP_RPC(Counted::add);
 LOCKSTEP_RPC(Trained::tricks);
 
-TEST(Methods, ThatAreVirtualAreThoseOfTheirClass) {
+TEST(Methods, ThatAreVirtualAreDispatchedByClass) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     EXPECT_EQ(rpc::remote(to, make_cat).rpc_sync(&Cat::says, 2), "miaow 2");
@@ -57,7 +57,7 @@ TEST(Methods, ThatAreVirtualAreThoseOfTheirClass) {
   });
 }
 
-TEST(Methods, OfBaseClassesAreCalledOnWhatIsDerivedFromThem) {
+TEST(Methods, OfBaseClassesMayBeCalledOnDerivedObjects) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     const RRef<Puppy> puppy = rpc::remote(to, make_puppy);
@@ -72,7 +72,7 @@ TEST(Methods, OfBaseClassesAreCalledOnWhatIsDerivedFromThem) {
   });
 }
 
-TEST(Methods, LeaveTheirResultThereWhereTheyAreCalledByRemote) {
+TEST(Methods, CalledByRemoteLeaveTheirResultThere) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int to = test::after(group);
     RRef<Puppy> puppy = rpc::remote(to, make_puppy);

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
-# cluster.sh [--nodes N] [--cores N] [--gpus N] COMMAND...
+# cluster.sh [--nodes N] [--cores N] [--gpus N] [--rate RATE] COMMAND...
 #
 # Runs COMMAND beside a real Slurm of N nodes (4, of 2 cores and no GPU), all on this machine, and ends
 # with COMMAND's exit code. Controller, node daemons and munge run in namespaces of their own (PID,
 # mount, UTS, network, IPC), so nothing of the machine's own Slurm is touched and nothing is left
 # behind: when COMMAND ends, or this script dies in any way, the kernel kills all of it.
 # Each node has a UTS namespace too, so gethostname() there says node1, node2, ..., and a munged. The GPUs are device
-# files without a device. The nodes share the machine's file systems, memory and cores.
+# files without a device. With --rate, as 1gbit, each node has a network namespace as well, and a link of that rate in each
+# direction to a switch (a bridge) that all share; else they share the loopback. The nodes share the machine's file systems, memory and cores.
 #   SLURM_LAB  (COMMAND sees it) a scratch folder; log/ in it holds the daemons' logs
 # 77: not root, or no Slurm here: the test that started this is skipped.
 set -euo pipefail
 
 export PATH=$PATH:/usr/sbin:/sbin
-nodes=4 cores=2 gpus=0
+nodes=4 cores=2 gpus=0 rate=
 while [ $# -gt 0 ]; do
   case $1 in
     --nodes) nodes=$2 ;;
     --cores) cores=$2 ;;
     --gpus) gpus=$2 ;;
+    --rate) rate=$2 ;;
     *) break ;;
   esac
   shift 2
@@ -38,7 +40,7 @@ if [ -z "${LOCKSTEP_IN_CLUSTER:-}" ]; then
   trap 'rm -rf "$SLURM_LAB"' EXIT
   code=0
   setpriv --pdeathsig KILL "${isolated[@]}" \
-    "$0" --nodes "$nodes" --cores "$cores" --gpus "$gpus" "$@" || code=$?
+    "$0" --nodes "$nodes" --cores "$cores" --gpus "$gpus" --rate "$rate" "$@" || code=$?
   exit "$code"
 fi
 
@@ -53,8 +55,14 @@ network() {
   local node
   ip link set lo up
   # Slurm looks for an address that is not the loopback's.
-  ip addr add "$(address 100)/32" dev lo
-  for ((node = 1; node <= nodes; node++)); do ip addr add "$(address "$node")/32" dev lo; done
+  if [ -n "$rate" ]; then
+    ip link add switch type bridge
+    ip addr add "$(address 100)/24" dev switch
+    ip link set switch up
+  else
+    ip addr add "$(address 100)/32" dev lo
+  fi
+  [ -n "$rate" ] || for ((node = 1; node <= nodes; node++)); do ip addr add "$(address "$node")/32" dev lo; done
   {
     echo "$(address 100) head"
     for ((node = 1; node <= nodes; node++)); do echo "$(address "$node") node$node"; done
@@ -128,9 +136,27 @@ munge() {
     --seed-file="$1/seed" --num-threads=1
 }
 
+# What a link sends, slowed.
+slow() { tc qdisc add dev "$1" root tbf rate "$rate" burst 128kb latency 50ms; }
+
+# Links node $1, whose first process is $2, with the switch.
+link_node() {
+  until [ "$(readlink "/proc/$2/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.02; done
+  ip link add "link$1" type veth peer name eth0 netns "$2"
+  ip link set "link$1" master switch up
+  slow "link$1"
+}
+
 # Runs in the namespaces of node $1.
 node() {
   hostname "$1"
+  if [ -n "$rate" ]; then
+    ip link set lo up
+    until ip link show eth0 >/dev/null 2>&1; do sleep 0.02; done
+    ip addr add "$(address "${1#node}")/24" dev eth0
+    ip link set eth0 up
+    slow eth0
+  fi
   mkdir -p "$lab/munge.$1"
   mount --bind "$lab/munge.$1" "$lab/munge"
   munge "$lab/munge"
@@ -144,7 +170,9 @@ start() {
   munge "$lab/munge"
   slurmctld
   for ((number = 1; number <= nodes; number++)); do
-    LOCKSTEP_CLUSTER_NODE=node$number unshare --uts --mount "$0" &
+    # shellcheck disable=SC2086
+    LOCKSTEP_CLUSTER_NODE=node$number unshare --uts --mount ${rate:+--net} "$0" --rate "$rate" &
+    [ -z "$rate" ] || link_node "$number" $!
   done
   wait
 }

@@ -18,7 +18,7 @@ TEST(CountCorrect, TheFirstLargestScoreCountsAndNanIsWrong) {
   EXPECT_EQ(count_correct(scores, targets), 2);
 }
 
-TEST(CountCorrect, OfTheKLargestTheFirstAmongEqualsCount) {
+TEST(CountCorrect, AmongEqualsTheFirstCountInTheTopK) {
   const float nan = std::nanf("");
   const Tensor scores =
       Tensor::from(std::vector<float>{1, 2, 0, 3, 3, 3, 0, 3, 5, 4, nan, 2}, {3, 4});
@@ -34,7 +34,7 @@ TEST(CountCorrect, OfTheKLargestTheFirstAmongEqualsCount) {
   EXPECT_EQ(top(2, 2, 2, 3), 0);  // nan is wrong, however many count
 }
 
-TEST(ErrorsOf, AreTheSumsOfSquaresAndOfSizesAndTheLargest) {
+TEST(ErrorsOf, GivesSumsOfSquaresAndSizesAndTheLargest) {
   // Whole numbers: the sum is exact in any order.
   std::vector<float> y(100), t(100);
   double squares = 0, absolute = 0;

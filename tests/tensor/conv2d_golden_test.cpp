@@ -89,7 +89,7 @@ TEST(Conv2dGolden, EveryMethodAgreesOnEveryCase) {
 }
 
 // Plans are kept by shape: more shapes than there are places must not mix them up.
-TEST(OneDnnPlans, AreMadeAgainWhenPlacesRunOut) {
+TEST(OneDnnPlans, AreRemadeWhenTheCacheIsFull) {
   for (const int round : {0, 1}) {
     for (std::int64_t size = 5; size < 75; ++size) {
       const Tensor x = Tensor::full({1, 1, size, 5}, 1), weight = Tensor::full({1, 1, 5, 5}, 1);

@@ -261,7 +261,7 @@ TEST(Conv2dMaxPool2d, EmptyBatchGivesZeroParameterGradients) {
   EXPECT_EQ(to_double(grad.bias), Values(3, 0.0));
 }
 
-TEST(Conv2dMaxPool2d, AccumulatesWhereAskedAndOverwritesElsewhere) {
+TEST(Conv2dMaxPool2d, AccumulatesOnRequestAndOverwritesOtherwise) {
   const auto in = make_inputs({"", 3, 2, 9, 9, 4, 3, 3, 2}, true);
   const Outputs out = run_forward(in);
   const Tensor grad_y = random_tensor(out.y.shape(), 5, true);
@@ -370,7 +370,7 @@ TEST(Conv2dMaxPool2d, SteadyLoopReachesNoSystemAllocator) {
   EXPECT_EQ(memory_stats().system_allocations, before);
 }
 
-TEST(Conv2dMaxPool2d, SaysWhichLayersItTakes) {
+TEST(Conv2dMaxPool2d, KnowsTheLayersThatItSupports) {
   const Shape x{2, 3, 8, 8}, weight{4, 3, 3, 3};
   const Conv2dOptions conv;
   const SquareWindow pool{2, 2};

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-TEST(DeviceAllocations, AreNoneInASteadyLoop) {
+TEST(DeviceAllocations, DoNotHappenInASteadyLoop) {
   const Device sim{DeviceType::sim, 0};
   const Tensor pinned = Tensor::full({1000}, 1).pin_memory(DeviceType::sim);
   const Stream work = Stream::from_pool(sim);

@@ -100,7 +100,7 @@ class DeviceKernels : public testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceKernels, testing::ValuesIn(test::devices_to_test()),
                          test::name_of_device_case);
 
-TEST_P(DeviceKernels, Activations) {
+TEST_P(DeviceKernels, ActivationsAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({33, 65}), g = t.input({33, 65});
     const Tensor y = t.output({33, 65}), z = t.output({33, 65}), e = t.output({33, 65});
@@ -113,7 +113,7 @@ TEST_P(DeviceKernels, Activations) {
   });
 }
 
-TEST_P(DeviceKernels, Dropout) {
+TEST_P(DeviceKernels, DropoutAgreesWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor scale = t.output({8, 100}), y = t.output({8, 100});
     dropout_scale(0.3, {.seed = 5, .step = 2}, scale);
@@ -121,7 +121,7 @@ TEST_P(DeviceKernels, Dropout) {
   });
 }
 
-TEST_P(DeviceKernels, SoftmaxAndCumsum) {
+TEST_P(DeviceKernels, SoftmaxAndCumsumAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({20, 70}), g = t.input({20, 70});
     const Tensor y = t.output({20, 70}), z = t.output({20, 70}), s = t.output({20, 70});
@@ -132,7 +132,7 @@ TEST_P(DeviceKernels, SoftmaxAndCumsum) {
   });
 }
 
-TEST_P(DeviceKernels, Norms) {
+TEST_P(DeviceKernels, NormsAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({12, 80}), w = t.input({80}), b = t.input({80}), g = t.input({12, 80});
     const Tensor y = t.output({12, 80}), mean = t.output({12}), inverse_std = t.output({12});
@@ -153,7 +153,7 @@ TEST_P(DeviceKernels, Norms) {
   });
 }
 
-TEST_P(DeviceKernels, Losses) {
+TEST_P(DeviceKernels, LossesAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({16, 10}), target = t.classes({16}, 10);
     const Tensor losses = t.output({16}), stats = t.output({2, 16});
@@ -168,7 +168,7 @@ TEST_P(DeviceKernels, Losses) {
   });
 }
 
-TEST_P(DeviceKernels, Data) {
+TEST_P(DeviceKernels, DataKernelsAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor rows = t.classes({5}, 6), batch = t.output({5, 3, 4, 4});
     const ChannelScale scale{2, t.input({3}), t.input({3})};
@@ -189,7 +189,7 @@ TEST_P(DeviceKernels, Data) {
   });
 }
 
-TEST_P(DeviceKernels, Embedding) {
+TEST_P(DeviceKernels, EmbeddingAgreesWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor index = t.classes({4, 9}, 11);
     EXPECT_EQ(embedding_shape(index, t.input({11, 6}), -1), (Shape{4, 9, 6}));
@@ -198,7 +198,7 @@ TEST_P(DeviceKernels, Embedding) {
   });
 }
 
-TEST_P(DeviceKernels, Pools) {
+TEST_P(DeviceKernels, PoolsAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({2, 3, 8, 8}), g = t.input({2, 3, 4, 4});
     const Tensor indices = t.output({2, 3, 4, 4}, DType::i32);
@@ -209,7 +209,7 @@ TEST_P(DeviceKernels, Pools) {
   });
 }
 
-TEST(DeviceErrors, WrongIndicesAreToldWhenTheHostWaits) {
+TEST(DeviceErrors, WrongIndicesAreReportedWhenTheHostWaits) {
   const auto message = [](Device device, const Tensor& index, const Tensor& table) -> std::string {
     try {
       const Tensor right = right_rows(index.to(device), table);
@@ -234,7 +234,7 @@ TEST(DeviceErrors, WrongIndicesAreToldWhenTheHostWaits) {
   expect_right_indices(sim);
 }
 
-TEST_P(DeviceKernels, SortOrthonormalizeAndDraw) {
+TEST_P(DeviceKernels, SortOrthonormalizeAndDrawAgreeWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({6, 40}), rows = t.output({6, 40});
     topk_along(x, 1, true, t.output({6, 5}), t.output({6, 5}, DType::i64));
@@ -258,7 +258,7 @@ TEST_P(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
   });
 }
 
-TEST_P(DeviceKernels, GradientClipping) {
+TEST_P(DeviceKernels, GradientClippingAgreesWithTheHost) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor g = t.output({500});
     g.copy_from(t.input({500}));

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Every, OnDevice, testing::Values(Device{}, sim, other_s
                            return name;
                          });
 
-TEST_P(OnDevice, FillAndZero) {
+TEST_P(OnDevice, FillAndZeroHaveTheHostsBits) {
   expect_bits_of_host([](Device device) {
     const Tensor t = Tensor::full({7, 1000}, 2.5, DType::f32, device);
     t.slice(2, 4).zero();
@@ -74,7 +74,7 @@ TEST_P(OnDevice, FillAndZero) {
   });
 }
 
-TEST_P(OnDevice, CopyAndClone) {
+TEST_P(OnDevice, CopyAndCloneHaveTheHostsBits) {
   expect_bits_of_host([](Device device) {
     const Tensor x = waves({9, 111}, 1, device), y = x.clone();
     x.zero();  // behind the clone
@@ -83,7 +83,7 @@ TEST_P(OnDevice, CopyAndClone) {
   });
 }
 
-TEST_P(OnDevice, ConversionOfEveryDtype) {
+TEST_P(OnDevice, ConversionOfEveryDtypeHasTheHostsBits) {
   for (const DType dtype :
        {DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8, DType::boolean}) {
     SCOPED_TRACE(std::string(name_of(dtype)));
@@ -94,7 +94,7 @@ TEST_P(OnDevice, ConversionOfEveryDtype) {
   }
 }
 
-TEST_P(OnDevice, ElementwiseInPlace) {
+TEST_P(OnDevice, ElementwiseInPlaceHasTheHostsBits) {
   expect_bits_of_host([](Device device) {
     const Tensor x = waves({10'000}, 1, device), y = waves({10'000}, 2, device);
     add_scaled(x, 0.3, y);
@@ -111,7 +111,7 @@ TEST_P(OnDevice, ElementwiseInPlace) {
   });
 }
 
-TEST_P(OnDevice, BroadcastArithmetic) {
+TEST_P(OnDevice, BroadcastArithmeticHasTheHostsBits) {
   const std::vector<std::pair<Shape, Shape>> shapes{
       {{40, 1, 70}, {50, 70}}, {{40, 50, 70}, {1}}, {{50, 1}, {40, 1, 70}}};
   for (const Arithmetic op : {Arithmetic::add, Arithmetic::multiply, Arithmetic::divide}) {
@@ -125,7 +125,7 @@ TEST_P(OnDevice, BroadcastArithmetic) {
   }
 }
 
-TEST_P(OnDevice, Reduction) {
+TEST_P(OnDevice, ReductionHasTheHostsBits) {
   const std::vector<std::pair<Shape, Shape>> shapes{
       {{20'000}, {1}}, {{300, 257}, {300, 1}}, {{9000, 3}, {1, 3}}, {{12, 20, 30}, {12, 1, 30}}};
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -143,7 +143,7 @@ TEST_P(OnDevice, Reduction) {
   }
 }
 
-TEST_P(OnDevice, PermuteExpandAndNarrow) {
+TEST_P(OnDevice, PermuteExpandAndNarrowHaveTheHostsBits) {
   expect_bits_of_host([](Device device) {
     const Tensor x = waves({20, 30, 40}, 1, device);
     const Tensor turned = Tensor::zeros({40, 20, 30}, DType::f32, device);
@@ -156,7 +156,7 @@ TEST_P(OnDevice, PermuteExpandAndNarrow) {
   });
 }
 
-TEST_P(OnDevice, ElementsGoThereAndBack) {
+TEST_P(OnDevice, ElementsAreCopiedThereAndBack) {
   const std::vector<std::int64_t> values{1, -2, std::int64_t{1} << 60U, 4};
   const Tensor t = Tensor::from(values, {2, 2}, GetParam());
   EXPECT_EQ(t.to_vector<std::int64_t>(), values);
@@ -165,7 +165,7 @@ TEST_P(OnDevice, ElementsGoThereAndBack) {
   EXPECT_EQ(Tensor::full({}, 1.5, DType::bf16, GetParam()).item(), 1.5);
 }
 
-TEST_P(OnDevice, ATensorMovesToEveryOther) {
+TEST_P(OnDevice, ATensorMovesToEveryOtherDevice) {
   const Tensor start = waves({123}, 1, GetParam());
   const auto expected = bit_pattern(start);
   for (const Device device : {Device{}, sim, other_sim}) {
@@ -178,7 +178,7 @@ TEST_P(OnDevice, ATensorMovesToEveryOther) {
   }
 }
 
-TEST_P(OnDevice, EventsAndStreamsOfTheHostAndOfDevicesAreUsedAlike) {
+TEST_P(OnDevice, EventsAndStreamsOfHostAndDevicesBehaveAlike) {
   const Stream work = Stream::from_pool(GetParam());
   const Tensor x = Tensor::zeros({1000}, DType::f32, GetParam());
   DeviceEvent made(GetParam()), added(GetParam());
@@ -273,7 +273,7 @@ TEST(SimulatedTensor, PinnedMemoryLetsTheHostGoOn) {
   EXPECT_FALSE(Tensor::zeros({1}).is_pinned());
 }
 
-TEST(SimulatedTensor, AHostTensorThatMeetsADeviceOneIsASentence) {
+TEST(SimulatedTensor, MixedDevicesAreRefusedByName) {
   const Tensor here = Tensor::zeros({6}), there = Tensor::zeros({6}, DType::f32, sim);
   const auto message = test::message_of<ShapeError>([&] { add_scaled(here, 1, there); });
   EXPECT_TRUE(test::mentions(message, "an operation on host meets f32[6] on sim:0")) << message;
@@ -286,7 +286,7 @@ TEST(SimulatedTensor, AHostTensorThatMeetsADeviceOneIsASentence) {
   add_scaled(here, 1, here);
 }
 
-TEST(SimulatedTensor, AFailedKernelIsToldByTheNextRead) {
+TEST(SimulatedTensor, AFailedKernelIsReportedByTheNextRead) {
   const Tensor x = Tensor::zeros({6}, DType::f32, sim);
   current_stream(sim).synchronize();
   SimulatedRuntime::instance().inject(sim.index, {.error_at = 1});
@@ -299,14 +299,14 @@ TEST(SimulatedTensor, AFailedKernelIsToldByTheNextRead) {
   EXPECT_EQ(x[0].item(), 1);
 }
 
-TEST(SimulatedTensor, StatsAreADevicesOwn) {
+TEST(SimulatedTensor, EachDeviceHasItsOwnStats) {
   const auto host = memory_stats().in_use, device = memory_stats(sim).in_use;
   const Tensor t = Tensor::empty({1000}, DType::f32, sim);
   EXPECT_EQ(memory_stats().in_use, host);
   EXPECT_EQ(memory_stats(sim).in_use - device, static_cast<std::int64_t>(t.storage()->bytes()));
 }
 
-TEST(SimulatedTensorDeathTest, DataIsNoAddressForHostCode) {
+TEST(SimulatedTensorDeathTest, HostCodeCannotReadData) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   Tensor t;
   {

@@ -48,7 +48,7 @@ TEST(GoldenFile, AttributesComeAsNumbersListsAndText) {
   EXPECT_EQ(ops.tensor(*conv + "/out_f64").dtype(), DType::f64);
 }
 
-TEST(GoldenFile, KnowsWhatHasNotBeenRead) {
+TEST(GoldenFile, ListsUnreadDatasets) {
   const GoldenFile ops("ops.h5");
   const auto group = ops.groups("").front();
   const auto names = ops.datasets(group);
@@ -61,9 +61,9 @@ TEST(GoldenFile, KnowsWhatHasNotBeenRead) {
   EXPECT_EQ(ops.unread("").size(), all - names.size());
 }
 
-// Who reads a group sees to it that nothing of it is left. A group that comes along needs a reader,
-// and whoever builds what a waiting group is about moves its name.
-TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrWaitForWhatTheyAreAbout) {
+// The reader of a group checks that nothing in it is left unread. A new group needs a reader or a
+// place in the list of waiting ones.
+TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrAreListedAsWaiting) {
   const auto expect = [](const char* file, std::vector<std::string> read,
                          const std::vector<std::string>& waiting) {
     read.insert(read.end(), waiting.begin(), waiting.end());
@@ -97,7 +97,7 @@ class GoldenFolder {
   std::string before_;
 };
 
-TEST(GoldenFile, ThatAFolderOfOnesOwnLacksIsASkippedTestThatNamesIt) {
+TEST(GoldenFile, MissingFromAnOwnFolderSkipsTheTestAndIsNamed) {
   testing::TestPartResultArray results;
   {
     const testing::ScopedFakeTestPartResultReporter intercepted(
@@ -116,7 +116,7 @@ TEST(GoldenFile, ThatAFolderOfOnesOwnLacksIsASkippedTestThatNamesIt) {
       << "of the project's own nothing may be missing";
 }
 
-TEST(GoldenFile, SaysWhatIsMissing) {
+TEST(GoldenFile, NamesMissingEntries) {
   const GoldenFolder own("");
   EXPECT_THROW(GoldenFile("no_such_file.h5"), Error);
   const GoldenFile ops("ops.h5");

@@ -36,7 +36,7 @@ TEST(TensorReshape, FindsTheExtentThatIsLeftOpen) {
   EXPECT_EQ(t[3][5].item(), 2) << "shares storage";
 }
 
-TEST(TensorReshape, RefusesWhatDoesNotFitPrintingBothShapes) {
+TEST(TensorReshape, RefusesOtherSizesAndPrintsBothShapes) {
   const auto refusal = [](const std::initializer_list<std::int64_t>& shape) {
     return test::message_of<ShapeError>([&] {
       static_cast<void>(Tensor::zeros({4, 6}).reshape(OpenShape(shape)));
@@ -114,7 +114,7 @@ TEST(TensorInPlace, WholeNumbersStayWhole) {
   EXPECT_THROW(Tensor::zeros({1}, DType::boolean) += 1, ShapeError);
 }
 
-TEST(TensorInPlace, TensorsAreRepeatedToItsShape) {
+TEST(TensorInPlace, OperandsAreBroadcastToItsShape) {
   const auto t = Tensor::from({1.F, 2.F, 3.F, 4.F}, {2, 2});
   t += Tensor::from({10.F, 20.F});
   t *= Tensor::from({2.F, 1.F}, {2, 1});

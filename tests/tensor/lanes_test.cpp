@@ -49,7 +49,7 @@ TEST(Lanes, SumHasTheBitsOfItsDefinition) {
   EXPECT_EQ(sums[1], 2.0F * halved_sum<32>(x));
 }
 
-TEST(Lanes, WriteSetsEveryColumnOfEveryRowAroundTheCacheOrNot) {
+TEST(Lanes, WriteSetsEveryColumnThroughAndAroundTheCache) {
   for (const std::int64_t width : {0, 1, 17, 2048, 2051, 4100}) {
     for (const std::size_t offset : {0, 3}) {  // the second is not where a line of the cache begins
       const auto n = static_cast<std::size_t>(width);

@@ -116,7 +116,7 @@ TEST(MathFunctions, LogarithmsAreExactToTheUlp) {
   EXPECT_TRUE(std::isnan(math::log(nan)));
 }
 
-TEST(MathFunctions, ExpOfSmallNumbersLessOneIsExactToTwoUlps) {
+TEST(MathFunctions, Expm1OfSmallNumbersIsExactToTwoUlps) {
   expect_ulps(
       2.0, -200.0F, 88.0F, [](float x) { return math::expm1(x); },
       [](double x) { return std::expm1(x); });

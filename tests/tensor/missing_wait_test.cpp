@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& place) { return std::string(place.param.name); });
 #undef PLACE
 
-TEST_P(MissingWait, IsWrongDataForSomeSeedAndNothingMissingForNone) {
+TEST_P(MissingWait, IsWrongDataForSomeSeedAndTheRightWaitForNone) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     EXPECT_TRUE(is_right(seed, false)) << "seed " << seed;
   }

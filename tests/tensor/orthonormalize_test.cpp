@@ -72,7 +72,7 @@ TEST(OrthonormalizeRows, NearlyParallelRowsEndPerpendicular) {
   }
 }
 
-TEST(OrthonormalizeRows, RowsWithinTheSpanOfThoseBeforeAreLost) {
+TEST(OrthonormalizeRows, RowsInTheSpanOfEarlierRowsBecomeZeroOrRandom) {
   for (const auto& [dtype, rounding] :
        {std::pair{DType::f32, 4e-7}, std::pair{DType::f64, 1e-15}}) {
     const auto dependent = [dtype = dtype] {
@@ -113,7 +113,7 @@ TEST(OrthonormalizeRows, NanSpreads) {
   for (const float value : a.to_vector<float>()) EXPECT_TRUE(std::isnan(value));
 }
 
-TEST(OrthonormalizeRows, RefusesWhatIsNotSuchAMatrix) {
+TEST(OrthonormalizeRows, RefusesOtherShapesAndTypes) {
   EXPECT_THROW(orthonormalize_rows(Tensor::zeros({3})), ShapeError);
   EXPECT_THROW(orthonormalize_rows(Tensor()), ShapeError);
   EXPECT_THROW(orthonormalize_rows(Tensor::zeros({2, 3}, DType::i64)), ShapeError);

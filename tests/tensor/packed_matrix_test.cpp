@@ -48,7 +48,7 @@ void expect_product(std::int64_t m, std::int64_t n, std::int64_t k, bool transpo
   EXPECT_EQ(c, expected);
 }
 
-TYPED_TEST(PackedMatrices, MultiplyAsTheyLieInMemoryOrTransposedApartOrNot) {
+TYPED_TEST(PackedMatrices, MultiplyPlainTransposedAndWithGaps) {
   for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
            {1, 1, 1}, {20, 80, 20}, {7, 33, 19}, {1, 200, 5}, {64, 5, 100}}) {
     for (const bool transposed : {false, true}) {
@@ -69,7 +69,7 @@ TYPED_TEST(PackedMatrices, MayBeEmpty) {
 }
 
 // Two of the same shape share oneDNN's primitives, not the matrix.
-TYPED_TEST(PackedMatrices, OfTheSameShapeAreApart) {
+TYPED_TEST(PackedMatrices, OfTheSameShapeAreSeparate) {
   const std::vector<TypeParam> a{1, 2}, b{3, 4}, d{5, 6};
   const math::PackedMatrix<TypeParam> first(1, 1, 2, {b.data(), 1}, 0),
       second(1, 1, 2, {d.data(), 1}, 0);

@@ -51,7 +51,7 @@ std::vector<float> run(const PackedMlp& network, std::span<const float> input) {
   return output;
 }
 
-TEST(PackedMlp, IsWhatTheFormulaSaysForEveryWidthAndNumberOfSamples) {
+TEST(PackedMlp, EqualsItsFormulaForEveryWidthAndNumberOfSamples) {
   for (const std::int64_t width : {1, 7, 8, 16, 17, 33, 48, 64, 65, 130}) {
     const std::vector<PackedMlp::Layer> layers{layer(5, width, true, true),
                                                layer(width, width, false, true),
@@ -73,7 +73,7 @@ TEST(PackedMlp, IsWhatTheFormulaSaysForEveryWidthAndNumberOfSamples) {
   }
 }
 
-TEST(PackedMlp, BitsOfASampleDependOnNoOther) {
+TEST(PackedMlp, BitsOfASampleDoNotDependOnOtherSamples) {
   const PackedMlp network({layer(9, 70, true, true), layer(70, 20, true, false)});
   const auto input = numbers(std::int64_t{9} * 101, 3);
   const auto together = run(network, input);
@@ -85,7 +85,7 @@ TEST(PackedMlp, BitsOfASampleDependOnNoOther) {
   }
 }
 
-TEST(PackedMlp, NotANumberComesOutAsSuch) {
+TEST(PackedMlp, KeepsNan) {
   const PackedMlp network({layer(2, 3, true, true)});
   const auto output = run(network, std::vector{std::numeric_limits<float>::quiet_NaN(), 1.0F});
   for (const float y : output) EXPECT_TRUE(std::isnan(y));

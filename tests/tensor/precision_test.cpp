@@ -99,7 +99,7 @@ TEST(ProductPrecision, OperandsAreRoundedToNearestEvenAndSumsAreNot) {
   EXPECT_EQ(c, (std::vector<float>{1.0F + 0x1p-7F, 1.0F, 1.0F + fine}));
 }
 
-TEST(ProductPrecision, IsOfTheThreadAndEndsWithItsGuard) {
+TEST(ProductPrecision, BelongsToTheThreadAndEndsWithItsGuard) {
   EXPECT_EQ(product_precision(), Precision::f32);
   {
     const PrecisionGuard outer(Precision::bf16);

@@ -28,7 +28,7 @@ TEST(StateDict, TensorsAreHandles) {
   EXPECT_EQ(state.find("fc.bias")->tensor.to_vector<float>(), std::vector<float>(2, 9.0F));
 }
 
-TEST(StateDict, ATakenNameAndAMissingOneAreErrors) {
+TEST(StateDict, DuplicateAndMissingNamesAreErrors) {
   StateDict state = two_tensors();
   EXPECT_THROW(state.insert("fc.bias", Tensor::zeros({2})), Error);
   EXPECT_EQ(state.find("fc"), nullptr);

@@ -18,7 +18,7 @@ TEST(Storage, IsAlignedAndAtLeastAsLargeAsAsked) {
   }
 }
 
-TEST(Storage, AFreedOneIsHandedOutAgain) {
+TEST(Storage, IsReusedAfterItIsFreed) {
   void* before = Storage::allocate(12345)->data();
   const auto system = memory_stats().system_allocations;
   EXPECT_EQ(Storage::allocate(12345)->data(), before);
@@ -39,7 +39,7 @@ TEST(Storage, StatsFollowUse) {
   EXPECT_GE(memory_stats().cached, held);
 }
 
-TEST(Storage, AnUncachedOneGoesBackToTheSystem) {
+TEST(Storage, ReturnsToTheSystemIfUncached) {
   constexpr std::size_t bytes = 3'333'333;
   const auto start = memory_stats();
   {
@@ -76,7 +76,7 @@ TEST(Storage, BorrowedMemoryGoesBackToItsDeleterOnce) {
   EXPECT_EQ(deletions, 1);
 }
 
-TEST(Storage, AnAbsurdSizeIsASentence) {
+TEST(Storage, OfAnAbsurdSizeIsRefused) {
   try {
     static_cast<void>(Storage::allocate(std::size_t{1} << 62U));
     FAIL() << "2^62 bytes were had";

@@ -28,7 +28,7 @@ TEST(Stream, OnTheHostWorkIsDoneWhenTheCallReturns) {
 }
 
 #ifdef KOKKOS_ENABLE_CUDA
-TEST(Dispatch, TheHostNeedsNoKokkosThatKnowsCuda) {
+TEST(Dispatch, TheHostNeedsNoKokkosWithCuda) {
   const bool before = Kokkos::is_initialized();  // by a test on a GPU
   ensure_kokkos();
   EXPECT_EQ(Tensor::full({3}, 2).to_vector<float>(), std::vector<float>(3, 2.0F));
@@ -43,7 +43,7 @@ TEST(Dispatch, KokkosIsInitialisedOnceByWhicheverThreadIsFirst) {
 }
 
 // In a process of its own: tools are there before Kokkos is initialised.
-TEST(DispatchDeathTest, AToolOfKokkosIsToldOfHostKernels) {
+TEST(DispatchDeathTest, AToolOfKokkosSeesHostKernels) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto fill_with_a_tool = [] {
     namespace tools = Kokkos::Tools::Experimental;

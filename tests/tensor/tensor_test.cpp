@@ -24,7 +24,7 @@ TEST(Tensor, FromAndToVectorKeepTheElements) {
   EXPECT_EQ(describe(t), "i64[2, 3] on host");
 }
 
-TEST(Tensor, UndefinedSaysSo) {
+TEST(Tensor, UndefinedIsReported) {
   EXPECT_FALSE(Tensor().defined());
   EXPECT_EQ(describe(Tensor()), "an undefined tensor");
 }
@@ -94,7 +94,7 @@ TEST(Tensor, EmptyOnesCopyFillAndConvert) {
   EXPECT_EQ(t.clone().to(DType::f64).to_vector<double>().size(), 0U);
 }
 
-TEST(Elementwise, AddScaledAndScale) {
+TEST(Elementwise, AddScaledAndScaleComputeTheirFormulas) {
   const Tensor x = Tensor::from(std::vector{1.0, 2.0}, {2}), y = Tensor::full({2}, 10, DType::f64);
   add_scaled(x, 0.5, y);
   EXPECT_EQ(y.to_vector<double>(), (std::vector{10.5, 11.0}));
@@ -120,7 +120,7 @@ TEST(View, ChecksDtypeAndDimensions) {
       "no ShapeError");
 }
 
-TEST(DType, SizesAndNames) {
+TEST(DType, HasTheSizeAndNameOfEachType) {
   std::size_t bytes = 0;
   std::string names;
   for (const DType dtype : all_dtypes) {

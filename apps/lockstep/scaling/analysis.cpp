@@ -13,6 +13,8 @@ Json json_of(const Interval& one) {
           {"samples", one.samples},
           {"seconds", one.seconds},
           {"compute_s", one.compute},
+          {"forward_s", one.forward},
+          {"backward_s", one.backward},
           {"communication_s", one.communication},
           {"communication_work_s", one.work},
           {"communication_late_s", one.late},
@@ -31,7 +33,9 @@ Interval interval_from(const Json& json) {
           .data = number("data_s"),
           .other = number("other_s"),
           .work = number("communication_work_s"),
-          .late = number("communication_late_s")};
+          .late = number("communication_late_s"),
+          .forward = json.value("forward_s", 0.0),
+          .backward = json.value("backward_s", 0.0)};
 }
 
 Json json_of(const Scatter& scatter) {

@@ -28,7 +28,13 @@ Study read_study(const std::string& name) {
 std::vector<Change> compare(const Study& before, const Study& now, const std::string& across) {
   const std::string differs = difference(before.identity, now.identity, across);
   if (!differs.empty()) {
-    throw InputError(fmt::format("the two studies cannot be compared: the second has {}", differs));
+    std::string hint;
+    for (const std::string one : {"deck", "version", "machine"}) {
+      if (across.empty() && difference(before.identity, now.identity, one) != differs)
+        hint = fmt::format("; --across {} says that this is meant to differ", one);
+    }
+    throw InputError(
+        fmt::format("the two studies cannot be compared: the second has {}{}", differs, hint));
   }
   const auto old_sizes = analyse(before.results), new_sizes = analyse(now.results);
   std::vector<Change> changes;

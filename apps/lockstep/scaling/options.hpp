@@ -31,6 +31,15 @@ struct Options {
   std::string launcher;  ///< empty: srun in an allocation, else mpiexec
   std::vector<std::string> arguments;  ///< the command line, for the job script
 
+  std::vector<int> predict;     ///< ranks to predict
+  std::vector<int> fit;         ///< ranks to predict from; empty: those with cores of their own
+  int ranks_a_node = 0;         ///< of predicted sizes; 0: as many as a node has room for
+  std::vector<double> network;  ///< assumed between nodes: latency in us, GB/s; empty: measured
+  bool try_best = false;        ///< measure what is predicted to help most
+  [[nodiscard]] bool wants_prediction() const noexcept {
+    return !predict.empty() || !fit.empty() || try_best;
+  }
+
   std::vector<std::string> compare;  ///< two files or folders of studies; empty: make one
   std::string across;                ///< "deck", "version" or "machine": may differ between them
 };

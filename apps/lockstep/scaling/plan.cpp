@@ -24,8 +24,10 @@ int slots_of(const Hosts& hosts) {
 /// Evenly on the first `nodes` hosts; the first ones get one more where it does not divide.
 Placement spread(const Hosts& hosts, int ranks, int nodes) {
   if (nodes > static_cast<int>(hosts.size())) {
-    throw InputError(fmt::format("--nodes {}: there {} {} here", nodes,
-                                 hosts.size() == 1 ? "is" : "are", hosts.size()));
+    throw InputError(
+        fmt::format("--nodes {}: there {} {} here; more are those of a Slurm allocation, or of the "
+                    "hosts in --members FILE",
+                    nodes, hosts.size() == 1 ? "is" : "are", hosts.size()));
   }
   if (nodes > ranks)
     throw InputError(

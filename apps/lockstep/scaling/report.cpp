@@ -32,6 +32,14 @@ std::vector<Figures> measured_sizes(const std::vector<Figures>& figures) {
   return some;
 }
 
+std::vector<Predicted> predicted_sizes(const std::vector<Predicted>& predicted) {
+  std::vector<Predicted> some;
+  std::ranges::copy_if(predicted, std::back_inserter(some),
+                       [](const Predicted& one) { return one.failed.empty(); });
+  std::ranges::stable_sort(some, {}, &Predicted::ranks);
+  return some;
+}
+
 }  // namespace
 
 std::string table(Mode mode, const std::vector<Figures>& figures) {
@@ -95,7 +103,8 @@ Json study_json(const Identity& identity, const std::vector<Result>& results,
   return json;
 }
 
-std::string plot_script(Mode mode, const std::vector<Figures>& figures, const std::string& svg) {
+std::string plot_script(Mode mode, const std::vector<Figures>& figures, const std::string& svg,
+                        const std::vector<Predicted>& predicted) {
   const std::vector<Figures> sizes = measured_sizes(figures);
   if (sizes.empty()) return "";
   std::string blocks = "$measured << EOD\n";
@@ -105,31 +114,54 @@ std::string plot_script(Mode mode, const std::vector<Figures>& figures, const st
     blocks += fmt::format("{} {} {} {} {}\n", one.ranks, one.speed_up, one.samples_per_s.min / base,
                           one.samples_per_s.max / base, 100 * one.efficiency);
   }
+  const std::vector<Predicted> model = predicted_sizes(predicted);
+  int most = sizes.back().ranks;
+  if (!model.empty()) blocks += "EOD\n$predicted << EOD\n";
+  for (const Predicted& one : model) {
+    const double speed_up = one.samples_per_s / base;
+    blocks += fmt::format("{} {} {}\n", one.ranks, speed_up, 100 * speed_up * fewest / one.ranks);
+    most = std::max(most, one.ranks);
+  }
   blocks += "EOD\n$ideal << EOD\n";
   for (const Figures& one : sizes)
     blocks += fmt::format("{} {}\n", one.ranks, static_cast<double>(one.ranks) / fewest);
+  if (most > sizes.back().ranks)
+    blocks += fmt::format("{} {}\n", most, static_cast<double>(most) / fewest);
   blocks += "EOD\n";
   const std::string title = mode == Mode::strong ? "strong scaling: the same batch"
                                                  : "weak scaling: the same batch a rank";
+  // A prediction may go to a thousand times the ranks that were measured.
+  const bool is_wide = most > sizes.back().ranks;
+  const std::string from = is_wide ? fmt::format("{}", 0.8 * fewest) : "0";
+  const auto dashed = [&](int column) {
+    return model.empty() ? std::string()
+                         : fmt::format(
+                               ", $predicted using 1:{} with linespoints lw 2 dt 3 pt 6 ps "
+                               "0.8 lc rgb '#b8431e' title 'predicted'",
+                               column);
+  };
   return blocks +
          fmt::format(
              "set terminal svg noenhanced size 900,420 font 'sans,11'\nset output '{}'\n"
              "set multiplot layout 1,2\nset grid\nset key top left\nset xlabel 'ranks'\n"
-             "set xrange [0:{}]\nset yrange [0:*]\nset title '{}'\n"
+             "{}set xrange [{}:{}]\nset yrange [{}:*]\nset title '{}'\n"
              "set ylabel 'samples/s, over those of {} rank{}'\n"
              "plot $ideal with lines lw 2 dt 2 lc rgb '#888888' title 'ideal', "
              "$measured using 1:2 with lines lw 2 lc rgb '#1f4e9e' notitle, "
-             "$measured using 1:2:3:4 with yerrorbars lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' notitle\n"
-             "set title 'efficiency'\nset ylabel '%'\nset yrange [0:110<*]\n"
+             "$measured using 1:2:3:4 with yerrorbars lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' notitle{}\n"
+             "{}set title 'efficiency'\nset ylabel '%'\nset yrange [0:110<*]\n"
              "plot 100 with lines lw 2 dt 2 lc rgb '#888888' title 'ideal', "
-             "$measured using 1:5 with linespoints lw 2 pt 5 ps 0.6 lc rgb '#1f4e9e' notitle\n"
+             "$measured using 1:5 with linespoints lw 2 pt 5 ps 0.6 lc rgb '#1f4e9e' notitle{}\n"
              "unset multiplot\n",
-             svg, sizes.back().ranks * 1.05, title, fewest, fewest == 1 ? "" : "s");
+             svg, is_wide ? "set logscale xy\n" : "", from, most * (is_wide ? 1.3 : 1.05),
+             is_wide ? "*" : "0", title, fewest, fewest == 1 ? "" : "s", dashed(2),
+             is_wide ? "unset logscale y\n" : "", dashed(3));
 }
 
-std::string draw(Mode mode, const std::vector<Figures>& figures, const std::filesystem::path& svg) {
+std::string draw(Mode mode, const std::vector<Figures>& figures, const std::filesystem::path& svg,
+                 const std::vector<Predicted>& predicted) {
   constexpr double limit_s = 20;
-  const std::string commands = plot_script(mode, figures, svg.filename().string());
+  const std::string commands = plot_script(mode, figures, svg.filename().string(), predicted);
   if (commands.empty()) return "not drawn, because nothing was measured";
   auto script = svg;
   script.replace_extension(".gp");

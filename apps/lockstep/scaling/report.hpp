@@ -7,6 +7,7 @@
 #include "analysis.hpp"
 #include "identity.hpp"
 #include "json.hpp"
+#include "model/prediction.hpp"
 
 namespace lockstep::scaling {
 
@@ -21,11 +22,13 @@ namespace lockstep::scaling {
                               const Json& benchmarks);
 
 /// gnuplot's script: speed-up, with the ideal line and the scatter of the repeats, and efficiency,
-/// a point each a size. "" if nothing was measured.
+/// a point each a size; predicted ones hollow, on dashed lines. "" if nothing was measured.
 [[nodiscard]] std::string plot_script(Mode mode, const std::vector<Figures>& figures,
-                                      const std::string& svg);
+                                      const std::string& svg,
+                                      const std::vector<Predicted>& predicted = {});
 /// Draws it with gnuplot. What to tell the user: the file's name, or why there is none.
 [[nodiscard]] std::string draw(Mode mode, const std::vector<Figures>& figures,
-                               const std::filesystem::path& svg);
+                               const std::filesystem::path& svg,
+                               const std::vector<Predicted>& predicted = {});
 
 }  // namespace lockstep::scaling

@@ -10,8 +10,9 @@ namespace lockstep::scaling {
 namespace {
 
 constexpr std::array sums{
-    &Interval::samples, &Interval::seconds, &Interval::compute, &Interval::communication,
-    &Interval::data,    &Interval::other,   &Interval::work,    &Interval::late,
+    &Interval::samples, &Interval::seconds,  &Interval::compute, &Interval::communication,
+    &Interval::data,    &Interval::other,    &Interval::work,    &Interval::late,
+    &Interval::forward, &Interval::backward,
 };
 
 /// A row's figures; `steps` is not known from the row alone.
@@ -26,7 +27,9 @@ Interval figures_of(const Json& row) {
           .data = mean("data"),
           .other = mean("other"),
           .work = mean("communication_work"),
-          .late = mean("communication_late")};
+          .late = mean("communication_late"),
+          .forward = mean("forward"),
+          .backward = mean("backward")};
 }
 
 void add(Interval& to, const Interval& more, double sign) {

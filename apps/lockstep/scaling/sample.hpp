@@ -13,6 +13,7 @@ struct Interval {
   double seconds = 0;  ///< wall-clock, of the slowest rank
   double compute = 0, communication = 0, data = 0, other = 0;
   double work = 0, late = 0;  ///< of communication: the rank's own sums, waiting for late ranks
+  double forward = 0, backward = 0;  ///< of compute
 
   [[nodiscard]] std::int64_t last_step() const noexcept { return first_step + steps - 1; }
 };

@@ -22,6 +22,7 @@
 #include "job_script.hpp"
 #include "launch.hpp"
 #include "measurement.hpp"
+#include "model/prediction.hpp"
 #include "plan.hpp"
 #include "report.hpp"
 #include "store.hpp"
@@ -216,12 +217,27 @@ class StudyRun {
       }
     }
     const fs::path& folder = store.folder();
-    write_atomically(folder / "scaling.json",
-                     text_of(study_json(assignment_.identity, results, benchmarks)));
     const auto figures = analyse(results);
     if (!figures.empty()) train::write_stdout(table(options_.mode, figures));
+    Json json = study_json(assignment_.identity, results, benchmarks);
+    std::vector<Predicted> predicted;
+    if (options_.wants_prediction() && !is_asked_to_stop && done > 0) {
+      try {
+        const Prediction prediction =
+            predict(prediction_input(results, benchmarks),
+                    usual_variants(assignment_.bucket_bytes, assignment_.identity.batch_size,
+                                   assignment_.accumulate));
+        train::write_stdout(table(prediction));
+        json["prediction"] = prediction.json();
+        predicted = prediction.sizes;
+      } catch (const InputError& error) {
+        say(fmt::format("nothing is predicted: {}", error.what()));
+        json["prediction"] = {{"failed", error.what()}};
+      }
+    }
+    write_atomically(folder / "scaling.json", text_of(json));
     say(fmt::format("{}, {}", (folder / "scaling.json").string(),
-                    draw(options_.mode, figures, folder / "scaling.svg")));
+                    draw(options_.mode, figures, folder / "scaling.svg", predicted)));
     if (is_asked_to_stop) {
       say(fmt::format("stopped: {} of {} points are done; the same command goes on", done,
                       plan_.size()));
@@ -231,6 +247,22 @@ class StudyRun {
     say(fmt::format("{} of {} points failed; the same command tries them again", failed,
                     plan_.size()));
     return ExitCode::failure;
+  }
+
+  [[nodiscard]] PredictionInput prediction_input(const std::vector<Result>& results,
+                                                 const Json& benchmarks) const {
+    int places = 1;
+    for (const elastic::Host& host : hosts_) places = std::max(places, host.slots);
+    return {.mode = options_.mode,
+            .results = results,
+            .benchmarks = benchmarks,
+            .fit = options_.fit,
+            .predict = options_.predict,
+            .places = places,
+            .ranks_a_node = options_.ranks_a_node,
+            .network = options_.network,
+            .accumulate = assignment_.accumulate,
+            .rehearse = assignment_.rehearse};
   }
 
   Options options_;

@@ -8,10 +8,10 @@
 namespace lockstep {
 namespace {
 
-/// Keeps what is asked for.
-class Asked final : public GradSink {
+/// Keeps the gradients of the given inputs.
+class InputGradients final : public GradSink {
  public:
-  explicit Asked(std::span<const Variable> variables)
+  explicit InputGradients(std::span<const Variable> variables)
       : variables_(variables), gradients_(variables.size()) {}
 
   GradTarget target(const Variable& variable) override {
@@ -79,10 +79,10 @@ std::vector<Variable> grad(std::span<const Variable> outputs, std::span<const Va
   if (options.create_graph) {
     gradients = BackwardPass(pass).run_recorded(options.grad_outputs);
   } else {
-    Asked asked(inputs);
-    pass.sink = &asked;
+    InputGradients sink(inputs);
+    pass.sink = &sink;
     BackwardPass(pass).run();
-    for (Tensor& gradient : asked.take()) {
+    for (Tensor& gradient : sink.take()) {
       gradients.push_back(gradient.defined() ? Variable(std::move(gradient)) : Variable());
     }
   }

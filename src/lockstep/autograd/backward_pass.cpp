@@ -75,9 +75,9 @@ BackwardPass::Running::Running(BackwardPass& pass) : outer_(innermost) {
   innermost = &pass;
 }
 
-// At most as many as passes have run within one another, and a few more where passes that other
-// threads have begun end here. Nothing is kept once the thread has begun to end: a pass may be
-// owned by a static object.
+// Empty lists for later passes of this thread. There are at most as many as passes nested in one
+// another, plus a few where passes begun by other threads end here. Nothing is kept once the thread
+// has begun to end: a static object may own a pass.
 struct BackwardPass::SpareLists {
   std::vector<Lists> lists;
   SpareLists() { lists.reserve(8); }
@@ -184,7 +184,7 @@ void BackwardPass::discover() {
   }
   std::ranges::sort(reached_, [](const Reached& a, const Reached& b) {
     if (a.sequence != b.sequence) return a.sequence > b.sequence;
-    return std::less<>()(a.producer(), b.producer());  // the outputs of a node side by side
+    return std::less<>()(a.producer(), b.producer());  // the outputs of one node next to each other
   });
 }
 
@@ -304,7 +304,7 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
     record.pending_uses = 0;
   }
   for (int k = 0; needed && k < node->input_count_; ++k) contribution_arrived(node->input(k));
-  // A result nobody else holds is freed now, not at the end.
+  // Free a result with no other owner now instead of at the end.
   for (Reached& output : outputs) output.variable = {};
 }
 
@@ -319,7 +319,7 @@ GradTarget BackwardPass::target_of(const Variable& variable) const {
   if (!variable.requires_grad()) return {};
   if (GradSink* const sink = sink_of(variable)) return sink->target(variable);
   auto& record = *variable.record();
-  if (record.pending_uses == 0) return {};  // leads to no input of this pass
+  if (record.pending_uses == 0) return {};  // no input of this pass depends on it
   return {true, std::exchange(record.grad_holds_value, true), variable.grad_buffer()};
 }
 
@@ -334,7 +334,7 @@ void BackwardPass::pass_to(const Variable& variable, const Tensor& gradient) con
   contribute(gradient, target_of(variable));
 }
 
-// Here, so that each call of a node's backward is one.
+// Defined in this file so that the compiler can inline it.
 
 GradTarget Node::grad_target(int i) { return BackwardPass::running()->target_of(input(i)); }
 
@@ -353,7 +353,7 @@ void BackwardPass::end() noexcept {
     record.pending_uses = 0;
     if (record.producer) record.producer->discovered_ = false;
     if (one.variable.is_leaf()) continue;
-    record.grad = {};  // half summed when an error came
+    record.grad = {};  // incomplete after an error
     record.grad_holds_value = false;
   }
   reached_.clear();

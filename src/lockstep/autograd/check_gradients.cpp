@@ -50,7 +50,7 @@ double epsilon_of(DType dtype) {
                              : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
-/// How much of its bound a comparison uses up; infinite for NaN.
+/// The share of the allowed error that a comparison uses; infinite for NaN.
 double use_of(double gradient, double difference, double allowed) {
   const double use = std::abs(gradient - difference) / allowed;
   return std::isnan(use) ? std::numeric_limits<double>::infinity() : use;
@@ -158,7 +158,7 @@ std::vector<GradientCheck> check_second_gradients(
     const auto gradients = grad(loss(), leaves, {.create_graph = true});
     Variable total = sum(gradients[0] * weights[0]);
     for (std::size_t i = 1; i < leaves.size(); ++i) total = total + sum(gradients[i] * weights[i]);
-    // On which the gradients of a linear loss do not depend.
+    // The gradients of a linear loss do not depend on its variables.
     for (const Variable& leaf : leaves) total = total + 0.0 * sum(leaf);
     return total;
   };

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// The gradients that a recorded pass has come to, summed up.
+/// The sums of the gradients in a recorded pass.
 class RecordedGradients {
  public:
   void give(const Variable& variable, const Variable& gradient) {
@@ -32,12 +32,13 @@ class RecordedGradients {
   std::unordered_map<const detail::VariableRecord*, Variable> sums_;
 };
 
-/// Leaves are left alone: what a recorded pass finds, it returns.
-struct NoLeaf final : GradSink {
+/// Leaves accumulate nothing: a recorded pass returns its gradients.
+struct NoLeafGradients final : GradSink {
   GradTarget target(const Variable& /*leaf*/) override { return {}; }
 };
 
-/// The same value as another variable, of which `give_as` asks the gradient at one place only.
+/// Another variable with the same value: `give_as` uses it to get the gradient of one use of a
+/// variable.
 class AliasNode : public PooledNode<AliasNode> {
  public:
   static constexpr bool mixes_layouts = true;
@@ -47,8 +48,8 @@ class AliasNode : public PooledNode<AliasNode> {
   [[nodiscard]] const char* name() const noexcept override { return "alias"; }
 };
 
-/// While one lives, the inputs of a node are f32 to what reads them, also where grad() is part of
-/// the expression that made them and the Operands of 16 bits that they are copies for still live.
+/// While alive, a node reads its inputs as f32. This also holds where grad() is part of the
+/// expression that made them and their 16-bit Operands still exist.
 class WithoutRounding {
  public:
   WithoutRounding() = default;
@@ -89,8 +90,8 @@ void Node::differentiate(Differentiation& d) {
 
 std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradients) {
   const Running running(*this);
-  NoLeaf no_leaf;
-  options_.sink = &no_leaf;
+  NoLeafGradients no_leaf_gradients;
+  options_.sink = &no_leaf_gradients;
   const std::vector<Tensor> values = values_of(gradients);
   options_.gradients = values;
   const Ending ending{*this};

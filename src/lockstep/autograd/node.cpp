@@ -31,7 +31,7 @@ Node::~Node() {
 }
 
 void Node::let_go(IntrusivePtr<Node> node) noexcept {
-  thread_local constinit Node* waiting = nullptr;  // each has one owner: this list
+  thread_local constinit Node* waiting = nullptr;  // this list owns each of its nodes
   thread_local constinit bool going = false;
   if (node->owners() > 1) return;
   if (going) {
@@ -86,7 +86,8 @@ void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inpu
   }
 }
 
-/// What results of f32 are rounded to: the type that all floating inputs had, if it has 16 bits.
+/// The type to which f32 results are rounded: the common 16-bit type of all floating inputs, else
+/// f32.
 DType Node::result_dtype(const NodeInputs& inputs) {
   DType dtype = DType::f32;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -113,7 +114,7 @@ void Node::attach(std::span<Tensor> outputs, std::span<Variable> results,
       node->add_input(inputs[i] ? *inputs[i] : Variable());
       const auto* record = inputs[i] ? inputs[i]->record() : nullptr;
       if (!record || !record->producer) continue;
-      // Made by another thread, it may be ahead of this one (Lamport 1978).
+      // Another thread made it, so its number may be ahead of this thread's (Lamport 1978).
       newest_sequence = std::max(newest_sequence, record->producer->sequence_);
     }
     node->sequence_ = ++newest_sequence;

@@ -10,7 +10,7 @@ void Operand::widen() {
   record()->rounds_results_to = given_.data().dtype();
 }
 
-// Other operations may meet the copy in the graph: there it is a tensor like any other.
+// Other operations may use the copy in the graph; for them it is an ordinary tensor.
 void Operand::end_widening() const noexcept { record()->rounds_results_to = DType::f32; }
 
 Precision precision_of_product(const Operand& a, const Operand& b) noexcept {

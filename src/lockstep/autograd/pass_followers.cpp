@@ -49,7 +49,7 @@ GradSink* PassFollowers::sink_of(const Variable& leaf) const {
 
 void PassFollowers::pass_is_over() {
   redirects_ = false;
-  if (!followers_.empty() && followers_.back().keeps) {  // the pass goes on by way of that one
+  if (!followers_.empty() && followers_.back().keeps) {  // the pass continues through this follower
     const auto unreached = std::ranges::find_if(
         followers_, [](const Follower& one) { return !one.is_reached && !one.keeps; });
     if (unreached != followers_.end())

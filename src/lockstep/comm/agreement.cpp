@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-/// What a rank brings where ranks tell each other.
+/// One rank's result, as it is exchanged.
 struct Outcome {
   std::optional<Failure> failure;
   std::string bytes;
@@ -27,7 +27,7 @@ std::vector<Outcome> all_outcomes(ProcessGroup& group, Outcome mine, const Agree
   return all;
 }
 
-/// Throws if one of them failed.
+/// Throws the error of the lowest rank that failed.
 void expect_all_go_on(const std::vector<Outcome>& all, const AgreeOptions& options) {
   const auto failed = [](const Outcome& one) { return one.failure.has_value(); };
   const auto first = std::ranges::find_if(all, failed);

@@ -47,7 +47,7 @@ class Batch final : public WorkRecord {
   std::vector<Work> works_;
 };
 
-void log_left_batch(const Error& error) {
+void log_abandoned_batch(const Error& error) {
   log(LogLevel::error,
       std::string("a batch of operations was left by an exception: ") + error.what());
 }
@@ -56,7 +56,7 @@ Work as_one(std::vector<Work>&& works) {
   return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works))));
 }
 
-/// Whether a backend is to start them together: on the host each is launched by itself.
+/// True for messages that a backend starts as one batch: the host launches each one separately.
 bool lie_on_devices(std::span<const P2POp> messages) {
   return std::ranges::any_of(messages, [](const P2POp& message) {
     return message.tensor.device().type != DeviceType::host;
@@ -79,7 +79,7 @@ Coalescing::~Coalescing() {
   try {
     static_cast<void>(end());
   } catch (const Error& error) {
-    log_left_batch(error);
+    log_abandoned_batch(error);
   }
 }
 
@@ -87,13 +87,13 @@ Work Coalescing::end() {
   if (!group_) throw Error("a Coalescing was ended twice.");
   ProcessGroup& group = *std::exchange(group_, nullptr);
   group.coalescing_ = nullptr;
-  group.coalescing_thread_ = std::thread::id();  // last: it guards the other
+  group.coalescing_thread_ = std::thread::id();  // last: it guards coalescing_
   group.end_batch();
   return as_one(std::move(works_));
 }
 
-// Without a Coalescing, of which a group has one at a time, and without a backend's batch where all
-// of it is the host's: several threads may be here.
+// Uses no Coalescing, of which a group has one at a time, and no backend batch for host tensors:
+// several threads may call this at once.
 Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages) {
   if (group.coalescing_thread_.load() == std::this_thread::get_id()) {
     throw Error("batch_isend_irecv was called within a Coalescing of its group: end that first.");
@@ -112,7 +112,7 @@ Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages) {
     try {
       if (together) group.end_batch();
     } catch (const Error& error) {
-      log_left_batch(error);
+      log_abandoned_batch(error);
     }
     throw;
   }

@@ -10,12 +10,12 @@
 namespace lockstep {
 namespace {
 
-/// This rank's part of `input`: what it would keep of its own.
+/// This rank's part of `input`.
 Tensor own_part(const Operation& operation, int size, int rank) {
   return elements_of(operation.input, input_block(operation, size, rank));
 }
 
-/// Nothing to do where a call in place finds its own part.
+/// Does nothing where an in-place call already has its part.
 void copy(const Tensor& from, const Tensor& to) {
   if (from.data() != to.data()) to.copy_from(from);
 }

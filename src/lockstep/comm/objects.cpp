@@ -15,7 +15,8 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-/// What tells the others of an object: the length of its bytes, or ~ that of the reason.
+/// Describes an object to the other ranks: its length in bytes, or ~ the length of the error
+/// message.
 std::int64_t mark_of(const ObjectBytes& object) {
   const auto length = static_cast<std::int64_t>(object.bytes.size());
   return object.failed ? ~length : length;
@@ -48,7 +49,7 @@ using Wait = std::function<void(Work&)>;
   throw Agreed<InputError>(failure, cannot_send_object(who, reason));
 }
 
-/// The strings that stand in `all` one after the other.
+/// Splits `all` into strings of these lengths.
 std::vector<std::string> cut(const Tensor& all, const Counts& lengths) {
   std::vector<std::string> objects;
   objects.reserve(lengths.size());
@@ -68,8 +69,7 @@ std::vector<std::string> gather_everywhere(ProcessGroup& group, std::string_view
   return cut(all, lengths);
 }
 
-/// The length of every rank's bytes. Where a rank has none, all ranks tell each other why not, and
-/// throw.
+/// The length of every rank's bytes. If a rank has none, all ranks exchange the reasons and throw.
 Counts all_lengths(ProcessGroup& group, const ObjectBytes& mine, const Wait& wait) {
   const auto marks = Tensor::empty({group.size()}, DType::i64);
   Work work = group.all_gather(Tensor::from(Counts{mark_of(mine)}, {}), marks);
@@ -95,7 +95,8 @@ std::string broadcast_object(ProcessGroup& group, const ObjectBytes& object, int
   const auto mark = Tensor::from(Counts{mark_of(object)}, {});
   group.broadcast(mark, root).wait();
   const auto roots_mark = mark.to_vector<std::int64_t>()[0];
-  // Not empty where it need not be: on a rank whose others are imagined, its own come back.
+  // On a rank that does not need it, it holds that rank's own object: a fake group returns it
+  // unchanged.
   const auto payload = roots_mark == mark_of(object)
                            ? as_tensor(object.bytes)
                            : Tensor::empty({length_in(roots_mark)}, DType::u8);
@@ -127,7 +128,7 @@ std::string scatter_object(ProcessGroup& group, const std::vector<ObjectBytes>& 
   const auto marks = Tensor::full({group.size()}, -1, DType::i64);
   const bool gives = group.rank() == root;
   std::string joined;
-  ObjectBytes none = ObjectBytes::none("");  // where the root has none
+  ObjectBytes none = ObjectBytes::none("");  // where the root failed
   if (gives) {
     Counts lengths;
     for (const ObjectBytes& object : objects) {

@@ -16,10 +16,10 @@ std::uint64_t mix(std::uint64_t x) noexcept {
   return x ^ (x >> 31U);
 }
 
-/// Elements that a rank must bring or get for the ranks' calls to fit together.
+/// Elements per rank that must be equal on all ranks.
 std::int64_t common_count(const Operation& operation) noexcept {
   switch (operation.kind) {
-    case Kind::scatter:  // the root alone has the whole
+    case Kind::scatter:  // only the root has the whole
       return operation.input_counts.empty() ? operation.output.numel() : 0;
     case Kind::all_gather:
     case Kind::gather:
@@ -33,7 +33,7 @@ std::int64_t common_count(const Operation& operation) noexcept {
   }
 }
 
-/// Every rank's input (or, where only the root brings one, output) has the same shape.
+/// True if all ranks' inputs (outputs, where only the root has an input) have the same shape.
 bool has_common_shape(const Operation& operation) noexcept {
   return operation.kind != Kind::barrier && operation.kind != Kind::scatter &&
          operation.input_counts.empty() && operation.output_counts.empty();
@@ -63,7 +63,7 @@ std::uint64_t fingerprint_of(const Operation& operation, bool shapes) noexcept {
                              static_cast<std::uint64_t>(!operation.input_counts.empty()) << 31U |
                              static_cast<std::uint64_t>(operation.root + 1) << 32U;
   std::uint64_t mixed = mix(call) ^ static_cast<std::uint64_t>(common_count(operation));
-  // What all_to_all_v sends differs by rank: there the messages' lengths are checked.
+  // The counts of all_to_all_v differ by rank: there the messages' lengths are checked.
   if (operation.kind != Kind::all_to_all) {
     for (const auto* counts : {&operation.input_counts, &operation.output_counts}) {
       for (const auto count : *counts) mixed = mix(mixed) ^ static_cast<std::uint64_t>(count);

@@ -8,7 +8,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Complete before main(), and not changed any more.
+/// Complete before main() and constant afterwards.
 std::unordered_map<std::type_index, BlockedForward>& blocked_layers() {
   static std::unordered_map<std::type_index, BlockedForward> layers;
   return layers;

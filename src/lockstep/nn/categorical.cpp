@@ -20,7 +20,7 @@
 namespace lockstep::nn {
 namespace {
 
-// Sets these draws apart from those of layers, which are numbered from 0: "CATE".
+// Separates these draws from those of layers, which are numbered from 0: "CATE".
 constexpr std::uint32_t categorical_stream = 0x43415445U;
 
 void expect_categories(const Variable& x) {
@@ -30,8 +30,8 @@ void expect_categories(const Variable& x) {
   }
 }
 
-/// Each row's weights, or logarithms of weights, are numbers, and some of them make a sum that is
-/// positive and finite. For a device this waits.
+/// Checks that each row's weights, or logarithms of weights, are numbers with a positive and finite
+/// sum. Waits for a device.
 void expect_distributions(const Tensor& x, bool are_weights) {
   const Tensor on_host = x.to(Device{}).to(DType::f64);
   const std::int64_t categories = x.size(x.dims() - 1);
@@ -62,7 +62,7 @@ Shape rows_of(const Shape& shape) {
       std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims() - 1)));
 }
 
-/// log(max(p, the smallest normal number)), without a gradient below it. For a device this waits.
+/// log(max(p, the smallest normal number)), without a gradient below it. Waits for a device.
 Variable bounded_log(const Variable& p) {
   const Tensor values = p.data().to(Device{});
   const Tensor below = Tensor::empty(values.shape(), DType::boolean);
@@ -120,7 +120,8 @@ Variable Categorical::log_prob(const Tensor& value) const {
 }
 
 Variable Categorical::entropy() const {
-  // 0 times the bound is 0, times -inf NaN; all log_probs with a probability above 0 are above it.
+  // 0 times the bound is 0, but 0 times -inf would be NaN. Every log_prob with a probability above
+  // 0 is above the bound.
   return mul(sum(exp(log_probs_) * clamp_min(log_probs_, -1e4), {-1}), -1.0);
 }
 

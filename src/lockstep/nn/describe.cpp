@@ -16,7 +16,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// "Conv2d" of a lockstep::nn::Conv2d.
+/// The class name, such as "Conv2d" for lockstep::nn::Conv2d.
 std::string class_of(const Module& module) {
   const auto& type = typeid(module);
   int status = 0;
@@ -25,7 +25,7 @@ std::string class_of(const Module& module) {
   const std::string name = text ? text.get() : type.name();
   const auto colons = name.rfind("::");
   const std::string last = colons == std::string::npos ? name : name.substr(colons + 2);
-  // What PyTorch calls MaxPool3d is a MaxPool<3>.
+  // PyTorch's MaxPool3d is Lockstep's MaxPool<3>.
   const auto bracket = last.find('<');
   return last.ends_with("ul>") && bracket != std::string::npos
              ? last.substr(0, bracket) + last.substr(bracket + 1, 1) + "d"
@@ -47,7 +47,7 @@ Shape without_batch(const Shape& shape) {
   return shape.dims() == 0 ? shape : Shape(std::span(shape.begin() + 1, shape.end()));
 }
 
-/// Writes a layer down when it is entered, so that they stand in order of use.
+/// Records a layer on entry, so that layers stand in order of use.
 class Recorder final : public ForwardHook {
  public:
   explicit Recorder(const Module& root) { name_modules("", root, names_); }

@@ -12,8 +12,8 @@
 namespace lockstep::nn {
 namespace {
 
-/// As this thread's DTypeGuard and DeviceGuard say.
-Tensor as_guards_say(Tensor t) {
+/// Converts to the dtype and device of this thread's DTypeGuard and DeviceGuard.
+Tensor converted_by_guards(Tensor t) {
   if (t.dtype() == DType::f32) t = t.to(default_dtype());
   return t.device() == Device{} ? t.to(default_device()) : t;
 }
@@ -158,7 +158,7 @@ void Module::expect_new_name(const std::string& name) const {
 Variable Module::register_parameter(std::string name, Tensor data, const Placement& placement) {
   expect_new_name(name);
   parameters_.push_back(
-      {std::move(name), Variable(as_guards_say(std::move(data)), true), placement});
+      {std::move(name), Variable(converted_by_guards(std::move(data)), true), placement});
   return parameters_.back().variable;
 }
 
@@ -173,7 +173,7 @@ Variable Module::register_parameter(std::string name, const Variable& shared) {
 
 Tensor Module::register_buffer(std::string name, Tensor data) {
   expect_new_name(name);
-  buffers_.emplace_back(std::move(name), as_guards_say(std::move(data)));
+  buffers_.emplace_back(std::move(name), converted_by_guards(std::move(data)));
   return buffers_.back().second;
 }
 

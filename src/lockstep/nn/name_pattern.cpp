@@ -10,8 +10,8 @@
 namespace lockstep::nn {
 
 bool fits_pattern(std::string_view pattern, std::string_view name) {
-  // Where the last '*' stood, and how much of the name it has taken so far: on a mismatch it takes
-  // one character more, and nothing before it is tried again.
+  // The last '*' and the number of characters that it matches so far. On a mismatch it matches one
+  // more; nothing before it is tried again.
   std::size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -16,8 +16,8 @@
 namespace lockstep::nn {
 namespace {
 
-// Sets parameters apart from other consumers of the same seed: "PARA" in the stream's upper half,
-// which for dropout is the layer's number.
+// Separates parameters from other users of the same seed: "PARA" in the stream's upper half, where
+// dropout has the layer's number.
 constexpr std::uint64_t first_parameter_stream = std::uint64_t{0x50415241} << 32U;
 
 struct RandomSequence {
@@ -25,14 +25,14 @@ struct RandomSequence {
   std::uint64_t next_parameter = first_parameter_stream;
   std::uint32_t next_layer = 0;
   std::uint32_t next_draw = 0;
-  std::uint64_t thread = 0;  ///< its number among those that draw without having been seeded
+  std::uint64_t thread = 0;  ///< number of this thread among those that draw without a seed
 };
 
 }  // namespace
 
-/// Some streams that have drawn under a guard, and how often.
+/// Streams that have drawn under a guard, with their number of draws.
 struct RandomContextGuard::Calls {
-  std::array<std::uint64_t, 15> streams{};  ///< 0: no more
+  std::array<std::uint64_t, 15> streams{};  ///< 0: unused
   std::array<std::uint64_t, 15> calls{};
   Calls* next = nullptr;
 };
@@ -43,9 +43,9 @@ std::atomic<std::uint64_t> streams{0};
 std::atomic<std::uint64_t> unseeded_threads{0};  // that have drawn
 constexpr std::uint64_t not_numbered = ~std::uint64_t{0};
 
-/// Another seed for every `by`; for 0 the seed itself.
+/// A different seed for every `by`; for 0 the seed itself.
 std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
-  return seed ^ by * 0x9E3779B97F4A7C15U;  // odd, so that no two products are alike
+  return seed ^ by * 0x9E3779B97F4A7C15U;  // odd, so that all products differ
 }
 
 thread_local RandomSequence sequence{.thread = not_numbered};
@@ -121,7 +121,7 @@ RandomKey RandomStream::draw() {
   if (!current_guard) {
     RandomSequence& state = sequence;
     if (state.thread == not_numbered) state.thread = unseeded_threads.fetch_add(1);
-    // As if seeded with -1, -2, ..., which are in nobody's way.
+    // As if seeded with -1, -2, ..., which no program is likely to use.
     return {varied(state.seed - state.thread, rank_identity()), layer_, state.next_draw++, 0};
   }
   const RandomContext& context = current_guard->context_;

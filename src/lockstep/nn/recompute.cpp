@@ -13,7 +13,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Puts the gradients of a pass where those of a node belong.
+/// Writes the gradients of a pass to the targets of a node.
 class Targets final : public GradSink {
  public:
   void add(const Variable& leaf, GradTarget target) {
@@ -32,7 +32,7 @@ class Targets final : public GradSink {
                 ", that is not one of its parameters");
   }
 
-  /// Of those that nothing was written to.
+  /// Zeroes the targets that nothing was written to.
   void finish() const {
     for (const Entry& entry : std::span(entries_).first(count_)) {
       if (entry.target.wanted && !entry.target.accumulate) entry.target.tensor.zero();

@@ -52,7 +52,7 @@ std::size_t Sequential::children_in(Fusion fusion) noexcept {
 }
 
 Sequential::Fusion Sequential::fusion_at(std::size_t child) const {
-  // Exactly this class: one derived from it may have another forward.
+  // Exactly this class: a derived class may have another forward.
   const auto is = [&]<class Layer>(std::size_t i, std::type_identity<Layer>) {
     if (i >= children().size()) return false;
     const Module& child_there = *children()[i].second;
@@ -81,7 +81,7 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
                                   conv.options(), static_cast<const MaxPool2d&>(pool).options(),
                                   channel_scale);
   };
-  const LayerScope scope(layer(0).trace_name());  // of a fused row: its first
+  const LayerScope scope(layer(0).trace_name());  // for a fused row, the first layer
   switch (stage.fusion) {
     case Fusion::none:
       break;
@@ -91,7 +91,7 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
       return conv_max_pool_relu(layer(1), {});
     case Fusion::conv_dropout_max_pool_relu: {
       const std::int64_t channels = static_cast<const Conv2d&>(layer(0)).weight().shape()[0];
-      const DType dtype = x.data().dtype();  // which the operation widens if it has 16 bits
+      const DType dtype = x.data().dtype();  // the operation widens 16-bit tensors itself
       return conv_max_pool_relu(
           layer(2),
           static_cast<Dropout2d&>(layer(1)).channel_scale(
@@ -105,7 +105,7 @@ Variable Sequential::forward(const Variable& x) { return from_channel_blocks(for
 
 Variable Sequential::forward_stages(const Variable& x) {
   Variable value = x;
-  if (ForwardHook::current()) {  // which is to see every child
+  if (ForwardHook::current()) {  // a hook must see every child
     for (const auto& [name, child] : children()) value = (*child)(value);
     return value;
   }

@@ -28,7 +28,7 @@ struct AdamRule : WithDecay<T> {
   }
   KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& square, T& largest) const {
     moments.add(decay.gradient(p, g), mean, square);
-    largest = square < largest ? largest : square;  // a NaN stays
+    largest = square < largest ? largest : square;  // keeps a NaN
     return stepped(p, mean, largest);
   }
   KOKKOS_FUNCTION T stepped(T p, T mean, T square) const {

@@ -24,7 +24,7 @@ struct AdamaxRule : WithDecay<T> {
     g = decay.gradient(p, g);
     mean += take1 * (g - mean);
     const T kept = beta2 * norm, size = std::fabs(g) + eps;
-    norm = size < kept ? kept : size;  // a NaN stays
+    norm = size < kept ? kept : size;  // keeps a NaN
     return p - step_size * mean / norm;
   }
 

@@ -78,7 +78,7 @@ void AveragedModel::swap() {
 
 namespace {
 
-/// While alive, the running statistics of a layer, which begin anew, are the means of all batches.
+/// While alive, running statistics restart and are the means of all batches.
 class MeanOfAll {
  public:
   explicit MeanOfAll(nn::BatchNorm& layer)

@@ -12,7 +12,7 @@ namespace lockstep::optim {
 namespace {
 
 void expect_positive(const char* what, double value) {
-  if (value > 0.0) return;  // not for NaN
+  if (value > 0.0) return;  // false for NaN
   throw InputError(fmt::format("{} must be above 0, not {}", what, value));
 }
 
@@ -22,7 +22,7 @@ Device device_of(const Parameters& parameters) {
   return parameters.empty() ? Device{} : parameters[0].variable.data().device();
 }
 
-/// of_one(gradient, number) of each parameter that has a gradient, f64 [parameters]; 0 of others.
+/// of_one(gradient, number) of each parameter, f64 [parameters]; 0 for one without a gradient.
 template <class F>
 Tensor numbers_of_gradients(const Parameters& parameters, const F& of_one) {
   const auto count = static_cast<std::int64_t>(parameters.size());
@@ -54,8 +54,8 @@ void grad_norm(const Parameters& parameters, const Tensor& norm) {
       parameters, [](const Tensor& g, const Tensor& sum) { sum_of_squares(g, sum); });
   norm_of_all(squares, {}, norm);
   if (!has_gradients_of_doubles(parameters)) return;
-  // Squares of doubles may overflow or vanish: on the host that is known, so that the second pass
-  // is rare.
+  // Squares of doubles may overflow or vanish. On the host that is known, so the second pass is
+  // rare.
   const bool is_here = norm.device() == Device{};
   if (is_here && norm.item() > 1e-139 && norm.item() < 1e139) return;
   const Tensor norms = numbers_of_gradients(
@@ -66,7 +66,7 @@ void grad_norm(const Parameters& parameters, const Tensor& norm) {
 double clip_factor(double norm, double max_norm) {
   expect_positive("the largest norm of the gradients", max_norm);
   const double factor = max_norm / (norm + 1e-6);
-  return factor >= 1.0 ? 1.0 : factor;  // a NaN stays
+  return factor >= 1.0 ? 1.0 : factor;  // keeps a NaN
 }
 
 void clip_factor(const Tensor& norm, double max_norm, const Tensor& factor) {

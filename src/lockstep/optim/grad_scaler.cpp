@@ -14,10 +14,10 @@
 namespace lockstep::optim {
 namespace {
 
-using Limits = std::numeric_limits<float>;  // of the scale
+using Limits = std::numeric_limits<float>;  // limits of the scale
 
 void expect(bool legal, const char* name, double value, const char* range) {
-  if (legal) return;  // not for NaN
+  if (legal) return;  // false for NaN
   throw InputError(fmt::format("GradScaler: {} is {}, but must be {}", name, value, range));
 }
 

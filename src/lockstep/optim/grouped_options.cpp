@@ -14,7 +14,7 @@ namespace {
 
 using Given = std::vector<std::pair<std::string, std::vector<double>>>;
 
-/// What a group has, by deck keys.
+/// The options of a group, by deck key.
 Given options_of(const ParameterGroup& group) {
   Given given;
   const auto add = [&](const char* key, const auto& option) {
@@ -42,7 +42,7 @@ Given options_of(const ParameterGroup& group) {
   return given;
 }
 
-/// Options as numbers: what Each::numbers(name, list) leaves in the list is what they become.
+/// Calls each(name, is_list, numbers) for every numeric option, and stores the numbers it leaves.
 template <class Each>
 class AsNumbers final : public lockstep::detail::AnyKey<AsNumbers<Each>> {
  public:
@@ -68,7 +68,7 @@ class AsNumbers final : public lockstep::detail::AnyKey<AsNumbers<Each>> {
   Each each_;
 };
 
-/// "beta2" is the second of "betas".
+/// "beta2" is the second element of "betas".
 std::string element_name(std::string_view list, std::size_t i) {
   if (list.ends_with('s')) list.remove_suffix(1);
   return fmt::format("{}{}", list, i + 1);

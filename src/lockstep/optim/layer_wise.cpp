@@ -13,7 +13,7 @@
 namespace lockstep::optim {
 namespace {
 
-/// Euclidean norms of two tensors, which kernels read where they lie.
+/// Euclidean norms of two tensors, in memory that kernels can read.
 struct Norms {
   explicit Norms(const Tensor& like) : both(Tensor::empty({2}, DType::f64, like.device())) {}
 
@@ -57,7 +57,7 @@ struct LarsRule : WithDecay<T> {
   double rate, trust_coefficient, weight_decay;
 };
 
-/// u of the formula: worked out twice, for its norm and for the step, rather than stored.
+/// u of the formula. It is computed twice, for its norm and for the step, instead of being stored.
 template <class T, class Space>
 struct Direction {
   using View = decltype(flat_view<Space, const T>(Tensor()));
@@ -100,7 +100,7 @@ void lamb_moments(const Space& space, const Run& run, const LambOptions& options
       KOKKOS_LAMBDA(const Now& now, std::int64_t i) { now.add(g(i), m(i), v(i)); });
 }
 
-/// The rate times the trust ratio, worked out where the step is made.
+/// The rate times the trust ratio, computed in the kernel.
 template <class T, class Space>
 struct LambRate {
   [[nodiscard]] KOKKOS_FUNCTION bool has_work() const { return !late.leaves_step_out(); }
@@ -112,7 +112,7 @@ struct LambRate {
   }
 
   double rate;
-  const double* norms;  ///< |x|, and |u|^2; null where the ratio is 1
+  const double* norms;  ///< |x| and |u|^2; null where the ratio is 1
   LateNumbers<Space> late;
 };
 

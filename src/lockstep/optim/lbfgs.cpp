@@ -38,11 +38,11 @@ Flat scaled_flat(const Flat& x, double factor) {
 double largest(const Flat& x) {
   double most = 0.0;
   for (const double value : x)
-    if (!(std::abs(value) <= most)) most = std::abs(value);  // a NaN stays
+    if (!(std::abs(value) <= most)) most = std::abs(value);  // keeps a NaN
   return most;
 }
 
-/// f(pointer to the elements, how many) of an f32 or f64 tensor on the host.
+/// Calls f(pointer to the elements, count) for an f32 or f64 tensor on the host.
 template <class F>
 void on_elements(const Tensor& t, const F& f) {
   const auto count = static_cast<std::size_t>(t.numel());
@@ -50,7 +50,7 @@ void on_elements(const Tensor& t, const F& f) {
   f(static_cast<float*>(t.data()), count);
 }
 
-/// Where the cubic through two points with these values and slopes has its minimum, within bounds.
+/// The minimum, within bounds, of the cubic through two points with these values and slopes.
 double cubic_minimum(double x1, double f1, double g1, double x2, double f2, double g2, double least,
                      double most) {
   const double d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2), square = d1 * d1 - g1 * g2;
@@ -67,7 +67,7 @@ void expect_lbfgs(bool holds, const char* option, double value) {
 
 }  // namespace
 
-/// A place on the search line.
+/// A point on the search line.
 struct LBFGS::Point {
   double t = 0.0, loss = 0.0, slope = 0.0;
   Flat gradient;
@@ -138,7 +138,7 @@ LBFGS::Point LBFGS::strong_wolfe(const Closure& closure, const Flat& x, const Fl
   };
   const auto flat_enough = [&](const Point& p) { return std::abs(p.slope) <= -c2 * start.slope; };
 
-  // Two places between which the conditions hold somewhere.
+  // Two points between which the conditions hold somewhere.
   Point before = start, now = evaluate(closure, x, t, d);
   std::int64_t iteration = 0;
   bool found = false, bracketed = false;
@@ -157,7 +157,7 @@ LBFGS::Point LBFGS::strong_wolfe(const Closure& closure, const Flat& x, const Fl
   std::array<Point, 2> bracket{std::move(before), std::move(now)};
 
   const double length = largest(d);
-  bool too_near = false;  // the last place was near an end, which is no progress
+  bool too_near = false;  // the last point was near an end: too little progress
   std::size_t low = bracket[0].loss <= bracket[1].loss ? 0 : 1, high = 1 - low;
   for (; !found && iteration < most_calls; ++iteration) {
     const auto [least, most] = std::minmax(bracket[0].t, bracket[1].t);
@@ -241,7 +241,7 @@ double LBFGS::step(const Closure& closure) {
       at.t = 0.0;
       set(x, t_, d_);
     } else if (last) {
-      set(x, t_, d_);  // nobody asks for its loss
+      set(x, t_, d_);  // the loss is not needed
     } else {
       at = evaluate(closure, x, t_, d_);
       at.t = 0.0;

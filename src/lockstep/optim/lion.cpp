@@ -24,7 +24,7 @@ struct LionRule : WithDecay<T> {
     g = decay.factor * g;
     const T c = beta1 * mean + take1 * g;
     mean = beta2 * mean + take2 * g;
-    // c - c: 0, or NaN if c is none of the three.
+    // c - c is 0, or NaN if c is NaN.
     const T direction = c > T{0} ? T{1} : (c < T{0} ? T{-1} : c - c);
     return decay.keep * p - lr * direction;
   }

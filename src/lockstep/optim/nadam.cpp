@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 namespace {
 
-/// Not inlined: its result is rounded before others are made of it, wherever that is.
+/// Not inlined, so that its result is rounded in the same way everywhere.
 [[gnu::noinline]] double mu(const NAdamOptions& options, std::int64_t step) {
   const double decay = std::pow(0.96, static_cast<double>(step) * options.momentum_decay);
   return options.betas[0] * (1.0 - 0.5 * decay);

@@ -48,10 +48,10 @@ bool same_kind(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device();
 }
 
-/// Of the names of groups' options in checkpoints.
+/// Prefix of the names of groups' options in checkpoints.
 constexpr std::string_view options_prefix = "param_groups/";
 
-/// Bytes between `t` and `next`, its neighbour: 0, or padding, or nothing if they are none.
+/// Bytes between `t` and its neighbour `next`: 0 or padding; nullopt if they are not neighbours.
 std::optional<std::size_t> gap_between(const Tensor& t, const Tensor& next) {
   if (t.storage().get() != next.storage().get() || t.dtype() != next.dtype()) return std::nullopt;
   const std::size_t end = t.offset_bytes() + t.bytes(), begin = next.offset_bytes();
@@ -60,7 +60,7 @@ std::optional<std::size_t> gap_between(const Tensor& t, const Tensor& next) {
   return std::nullopt;
 }
 
-/// A flat tensor over `t` and the neighbour that follows it, with what is between them.
+/// A flat tensor over `t`, the padding and its neighbour.
 Tensor joined(const Tensor& t, const Tensor& next) {
   const std::size_t bytes = next.offset_bytes() + next.bytes() - t.offset_bytes();
   const auto elements = static_cast<std::int64_t>(bytes / size_of(t.dtype()));
@@ -97,8 +97,8 @@ void Optimizer::make_state() {
   slots_.assign(setup_.slots.size(), std::vector<Tensor>(count));
   std::vector<std::size_t> offsets(count);
   for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
-    // One flat memory for all that are of one dtype on one device, with gaps where the parameters'
-    // own memory has some: so the state of neighbours is contiguous.
+    // One flat allocation for all tensors of one dtype on one device, with the gaps of the
+    // parameters' own memory: so the state of neighbours is contiguous too.
     std::size_t bytes = 0;
     for (; end < count && same_kind(parameter(begin), parameter(end)); ++end) {
       const auto gap = end > begin ? gap_between(parameter(end - 1), parameter(end)) : std::nullopt;
@@ -123,7 +123,7 @@ void Optimizer::make_state() {
   }
 }
 
-// What is joined is looked for once: for 1,000 parameters that takes longer than to update them.
+// Neighbours are searched for once: for 1,000 parameters the search takes longer than the update.
 void Optimizer::step(double gradient_factor) {
   settle();
   update_all(gradient_factor, nullptr);
@@ -147,7 +147,8 @@ void Optimizer::step(const StepTensors& tensors) {
   unsettled_->arrived.record(current_stream(device()));
 }
 
-// The newest step is counted before the host can know of it. Its number matters to the next one.
+// The newest step was counted before the host knew its outcome. Takes the count back if the step
+// was left out.
 void Optimizer::settle() const {
   if (!unsettled_) return;
   unsettled_->arrived.synchronize();
@@ -272,7 +273,7 @@ void Optimizer::set_lr(double lr) {
   if (!std::isfinite(lr) || lr < 0.0) {
     throw InputError(fmt::format("a learning rate must be finite and not negative, not {}", lr));
   }
-  // Of its own rate exactly that, as long as the optimizer's is what it was made with.
+  // The parameter's own rate exactly, as long as the optimizer still has its initial one.
   const double first = groups_.back().initial_lr;
   const double ratio = lr == first || first == 0.0 ? 1.0 : lr / first;
   for (Group& group : groups_)

@@ -12,7 +12,7 @@
 namespace lockstep::optim {
 namespace {
 
-/// `count` of list `key` must be `wanted`.
+/// Throws unless list `key` has `wanted` elements.
 void expect_length(const Deck& deck, const char* key, std::size_t count, std::size_t wanted,
                    std::string_view why) {
   if (count == wanted) return;

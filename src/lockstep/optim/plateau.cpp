@@ -46,7 +46,7 @@ bool ReduceLROnPlateau::is_better(double figure) const {
   if (!state_.best) return true;
   const double best = *state_.best;
   const double change = options_.greater_is_better ? options_.threshold : -options_.threshold;
-  // As PyTorch's where the best is not negative; of a negative one a share of |best| is meant.
+  // As in PyTorch if the best figure is not negative; otherwise a share of its absolute value.
   const double share = best < 0.0 ? -change : change;
   const double limit = options_.relative ? best * (1.0 + share) : best + change;
   return options_.greater_is_better ? figure > limit : figure < limit;

@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 namespace {
 
-/// What the step is multiplied by, the mean's correction aside; 0: the variance is not yet known.
+/// The factor of the step, without the correction of the mean; 0 while the variance is unknown.
 double rectification(const Run& run, double beta2) {
   const double t = static_cast<double>(run.step), power = std::pow(beta2, t);
   const double most = 2.0 / (1.0 - beta2) - 1.0, r = most - 2.0 * t * power / (1.0 - power);

@@ -24,7 +24,7 @@ struct RmspropRule : WithDecay<T> {
         momentum(rounded<T>(options.momentum)),
         lr(rounded<T>(run.lr)) {}
 
-  /// The slots are square_avg and, where there are any, grad_avg and momentum_buffer.
+  /// The slots are square_avg and, if used, grad_avg and momentum_buffer.
   template <class... Further>
   KOKKOS_FUNCTION T operator()(T p, T g, T& square, Further&... further) const {
     g = decay.gradient(p, g);
@@ -34,7 +34,7 @@ struct RmspropRule : WithDecay<T> {
       T& mean = first(further...);
       mean += take * (g - mean);
       variance -= mean * mean;
-      variance = variance < T{0} ? T{0} : variance;  // only rounding makes it so
+      variance = variance < T{0} ? T{0} : variance;  // negative by rounding only
     }
     const T step = g / (std::sqrt(variance) + eps);
     if constexpr (with_momentum) {

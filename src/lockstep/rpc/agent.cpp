@@ -28,13 +28,13 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// All agents of the process. One that is shut down stays: threads may still be looking at it, and
-/// futures and references name it.
+/// All agents of the process. One that is shut down stays: threads may still use it, and futures
+/// and references refer to it.
 struct Agents {
   std::mutex mutex;
   std::vector<std::unique_ptr<Agent>> all;
   int open = 0;
-  std::atomic<Agent*> only = nullptr;  // the open one, where there is one
+  std::atomic<Agent*> only = nullptr;  // the open one, if there is exactly one
 
   static Agents& of_process() {
     static auto* agents = new Agents;
@@ -66,22 +66,22 @@ void expect_sensible(const Options& options) {
       options.inline_bytes, options.max_message_bytes, options.max_tensor_bytes));
 }
 
-/// Without threads the calls that are executed share the stack.
+/// Without threads nested calls share one stack, which limits their depth.
 Options bounded_by_stack(Options options, bool has_threads) {
   if (!has_threads) options.max_depth = std::min(options.max_depth, Server::most_on_one_stack);
   return options;
 }
 
-// Who stays awake for an answer takes the core that is to compute it, until the system has had
-// enough of that: for milliseconds, as sched_yield() makes no room for processes of other sessions,
-// and launchers give each rank one of its own (autogroups, sched(7)).
+// A rank that polls for an answer may take the core that computes it, for milliseconds:
+// sched_yield() does not yield to processes of other sessions, and launchers give each rank a
+// session of its own (autogroups, sched(7)).
 microseconds awake_among(const WorkerTable& workers) {
   return microseconds{workers.is_crowded() ? 0 : 200};
 }
 
 }  // namespace
 
-// ---- which agent
+// ---- current agent
 
 void Agent::open(const std::string& name, ProcessGroup& group, const Options& options) {
   expect_backend(group);
@@ -97,12 +97,12 @@ void Agent::open(const std::string& name, ProcessGroup& group, const Options& op
     agents.all.push_back(std::move(made));
     agents.only.store(++agents.open == 1 ? agent : nullptr);
   }
-  // A program that ends without shutdown(), by an exception, must not be polling meanwhile.
+  // A program that ends by an exception, without shutdown(), must stop polling.
   static const int registered = std::atexit(&Agent::leave_all);
   static_cast<void>(registered);
   agent_of_thread = agent;
   if (agent->has_threads_) agent->server_.start();
-  group.barrier();  // nobody is called before it is there
+  group.barrier();  // no rank may call another before that one is ready
 }
 
 ShutdownReport Agent::close(Agent& agent, bool graceful) {
@@ -147,7 +147,7 @@ Agent* Agent::exchange_current(Agent* agent) noexcept {
   return std::exchange(agent_of_thread, agent);
 }
 
-// ---- making and ending one
+// ---- construction and shutdown
 
 Agent::Agent(const std::string& name, ProcessGroup& group, const Options& options)
     : has_threads_(options.workers > 0 && threads_may_communicate(group)),
@@ -193,7 +193,7 @@ ShutdownReport Agent::shut_down(bool graceful) {
     };
     termination_.await(move_on, has_threads_);
     report.taken_back = references_.held();
-    termination_.await(move_on, has_threads_);  // all have counted
+    termination_.await(move_on, has_threads_);  // all ranks have counted
     references_.take_all_back();
     termination_.await(move_on, has_threads_);
     report.left = references_.left();
@@ -244,7 +244,7 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
     state->set_call(this, head.id);
   }
   try {
-    expect_open();  // again: who ended all calls meanwhile did not find this one
+    expect_open();  // again: a concurrent end of all calls could not see this one
     if (to != id()) {
       transport_.send(Channel::requests, message, to, function.name);
     } else {
@@ -255,7 +255,8 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
     if (state) answers_.forget(head.id);
     throw;
   }
-  // Answers to calls that nobody waits for yet must not pile up. What follows one may call again.
+  // Answers to calls that no thread waits for must not pile up. Continuations may call again, so
+  // this is not nested.
   constexpr std::size_t many = 64;
   static thread_local bool receives = false;
   if (answers_.open() < many || receives) return;
@@ -348,7 +349,7 @@ void Agent::expire_overdue() noexcept {
 void Agent::await_without_threads(const FutureState* state, Clock::time_point until,
                                   const std::function<bool()>& over) {
   constexpr milliseconds between_deadlines{1};
-  constexpr int looks_awake = 100;  // before the first yield: as in GroupCore
+  constexpr int looks_awake = 100;  // polls before the first yield: as in GroupCore
   const bool once = until == Clock::time_point::min();
   if (state && state->agent()) until = std::min(until, state->deadline());
   auto last = Clock::now(), expired = last;
@@ -368,7 +369,7 @@ void Agent::await_without_threads(const FutureState* state, Clock::time_point un
     }
     if (now - last < transport_.awake()) {
       sched_yield();
-    } else {  // a nap; messages of both channels end it, those of one at once
+    } else {  // a sleep: a message on either channel ends it
       const auto nap = std::min<Clock::duration>(until - now, microseconds{500});
       const auto at_most = std::chrono::ceil<microseconds>(nap);
       looks % 2 == 0 ? answers_.nap(at_most) : server_.nap(at_most);

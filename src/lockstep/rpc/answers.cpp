@@ -20,10 +20,10 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Looks before the first yield: as in GroupCore.
+// Polls before the first yield: as in GroupCore.
 constexpr int looks_awake = 100;
 
-/// While it lives a call that was taken out of the table is not over.
+/// A call that was taken out of the table counts as open while this is alive.
 class CallEnd {
  public:
   explicit CallEnd(CallTable& calls) : calls_(calls) {}
@@ -35,7 +35,7 @@ class CallEnd {
   CallTable& calls_;
 };
 
-/// At most until `until`, and never negative.
+/// The time left until `until`: not negative, and at most `at_most`.
 microseconds left(Clock::time_point until, microseconds at_most) {
   const auto now = Clock::now();
   if (until <= now) return microseconds{0};
@@ -59,7 +59,7 @@ void Answers::take(std::uint64_t id, IncomingMessage& message) noexcept {
   if (entry.state) complete(entry, message);
 }
 
-// ---- what comes
+// ---- incoming answers
 
 bool Answers::Arriving::is_over() {
   while (!works.empty()) {
@@ -73,13 +73,14 @@ std::optional<Answers::Received> Answers::look() {
   if (auto over = take_arrived()) return over;
   if (!work_.test()) return std::nullopt;
   const Work done = work_;
-  if (!availability_.is_open()) return std::nullopt;  // nobody's
+  if (!availability_.is_open()) return std::nullopt;  // closed: the answer has no owner
   {
     Work next = transport_.receive_next(Channel::answers);
     const std::lock_guard lock(posted_);
     work_ = std::move(next);
   }
-  if (!availability_.is_open()) work_.cancel();  // who closed it may have cancelled the one before
+  // the closing thread may have cancelled the previous receive
+  if (!availability_.is_open()) work_.cancel();
   if (done.cancelled()) return std::nullopt;
   return take_message(done.message(), done.source());
 }
@@ -92,7 +93,7 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
     transport_.on_received(Channel::answers, from, message.head(), calls_.open() > 0);
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
     if (message.awaited().empty()) return taken(std::move(received.message));
-    // Received though they may be too late: they would lie about.
+    // Received even if the call has expired: the messages would stay in MPI's queues.
     try {
       message.allocate_awaited();
     } catch (...) {
@@ -177,8 +178,8 @@ void Answers::expire(const CallTable::Entry& entry, const std::string& callee) n
            seconds_since(entry.start), callee))));
 }
 
-// When it returns, `state` is complete: by who reads its answer, or has found it overdue just
-// before, if it is in the table no more.
+// `state` is complete on return. If the call is no longer in the table, another thread completes
+// it: the reader of the answer, or one that has just found it overdue.
 void Answers::expire(FutureState& state) noexcept {
   const CallTable::Entry entry = calls_.take(state.id());
   if (entry.state) expire(entry, workers_.state_of(entry.to));
@@ -186,7 +187,7 @@ void Answers::expire(FutureState& state) noexcept {
 }
 
 void Answers::expire_overdue() noexcept {
-  std::map<int, std::string> callees;  // looked up once
+  std::map<int, std::string> callees;  // each looked up once
   for (const CallTable::Entry& entry : calls_.take_overdue(Clock::now())) {
     std::string& callee = callees[entry.to];
     if (callee.empty()) callee = workers_.state_of(entry.to);
@@ -209,11 +210,11 @@ std::int64_t Answers::fail_all(const std::exception_ptr& why) noexcept {
   }
 }
 
-// ---- who waits
+// ---- waiting
 
 void Answers::await(FutureState& state, Clock::time_point until) {
   bool looks = true;
-  do {  // once at least: its answer may be here though its deadline has passed
+  do {  // at least once: the answer may be here after the deadline
     if (state.is_coming()) {
       await_passively(state, until);
     } else if (role_.try_lock()) {
@@ -229,10 +230,11 @@ void Answers::await_passively(FutureState& state, Clock::time_point until) {
   while (!state.done() && Clock::now() < until) state.park(until);
 }
 
-// What an answer leads to may run continuations, which may call: so the lock is left before that.
+// The lock is released before an answer is completed: that may run continuations, which may call.
 void Answers::receive_until(FutureState& state, Clock::time_point until) {
   constexpr milliseconds slice{500};
-  std::optional<Clock::time_point> in_vain_since;  // it looks for tensors
+  // since when tensors have been polled without success
+  std::optional<Clock::time_point> in_vain_since;
   try {
     while (!state.done() && !state.is_coming()) {
       if (arriving_.empty()) {
@@ -266,7 +268,7 @@ void Answers::receive_until(FutureState& state, Clock::time_point until) {
   promote_follower();
 }
 
-// Without threads too: but no requests, which are executed where somebody waits.
+// Also used without threads, but receives no requests: those are executed only in a wait.
 bool Answers::receive() {
   bool some = false;
   while (role_.try_lock()) {
@@ -297,8 +299,8 @@ void Answers::nap(microseconds at_most) {
   static_cast<void>(MessagePort::wait_for(work_, at_most, transport_.awake()));
 }
 
-// The first of those who follow looks again soon, as who has the role may be held up by what an
-// answer leads to. The others sleep until they are called: there may be thousands.
+// The first follower polls again soon, because the thread with the role may be busy with
+// continuations. The others sleep until they are called: there may be thousands.
 void Answers::follow(FutureState& state, Clock::time_point until, bool looks) {
   for (int look = 0; looks && look < looks_awake; ++look) {
     if (state.done()) return;
@@ -311,7 +313,7 @@ void Answers::follow(FutureState& state, Clock::time_point until, bool looks) {
   for (;;) {
     const bool is_first = mine == followers_.begin();
     lock.unlock();
-    const bool is_free = role_.try_lock();  // given up since the last look
+    const bool is_free = role_.try_lock();  // released since the last poll
     if (is_free) role_.unlock();
     if (!is_free) {
       state.park(is_first ? std::min(until, Clock::now() + soon) : until, &mine->called);
@@ -334,7 +336,7 @@ void Answers::Follower::call() noexcept {
   state->wake();
 }
 
-// ---- nobody waits, but something is to happen
+// ---- progress without a waiting thread
 
 void Answers::watch(int more) noexcept {
   const int before = watched_.fetch_add(more);
@@ -395,7 +397,7 @@ void Answers::stop() noexcept {
 
 Work Answers::cancel() noexcept {
   if (const std::unique_lock role(role_, std::try_to_lock); role) {
-    for (Arriving& one : arriving_) {  // never to be
+    for (Arriving& one : arriving_) {  // tensors that will not arrive any more
       for (Work& work : one.works) work.cancel();
     }
     arriving_.clear();

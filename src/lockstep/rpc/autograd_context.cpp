@@ -14,10 +14,10 @@
 namespace lockstep::dist_autograd {
 namespace {
 
-/// This thread runs a pass of a context, and not one of Variable::backward.
+/// True while this thread runs a pass of a context, and not one of Variable::backward.
 thread_local constinit bool runs_own_pass = false;
 
-/// The producer of a variable that has come from another rank: keeps its gradient for the answer.
+/// The producer of a variable received from another rank: keeps the gradient for the answer.
 class ReceivedNode final : public PooledNode<ReceivedNode> {
  public:
   ReceivedNode(std::weak_ptr<Received> message, std::size_t place)
@@ -39,7 +39,7 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
       }
     }
     Tensor& gradient = message->gradients[place_];
-    if (gradient.defined()) return add_scaled(grad_output, 1.0, gradient);  // not sent so far
+    if (gradient.defined()) return add_scaled(grad_output, 1.0, gradient);  // not sent yet
     gradient = Tensor::empty_like(grad_output);
     gradient.copy_from(grad_output);
   }
@@ -50,7 +50,7 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
   std::size_t place_;
 };
 
-/// Of the passes that one worker begins: see next_number().
+/// Compares passes begun by the same worker: see next_number().
 bool is_older(std::uint64_t pass, std::uint64_t than) {
   return pass >> 48U == than >> 48U && pass < than;
 }
@@ -80,8 +80,9 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
   }
   Received& received = **place;
   const EnableGradGuard recording;
-  // Of its own, since passes outside of contexts count uses in it.
-  const Variable elsewhere(value, true);  // without an input that needs one, nothing is recorded
+  // A separate leaf: passes outside contexts count uses in it. Without an input that requires a
+  // gradient, nothing is recorded.
+  const Variable elsewhere(value, true);
   Variable variable =
       record<ReceivedNode>(std::move(value), {&elsewhere}, *place, received.variables.size());
   received.variables.push_back(variable);
@@ -230,7 +231,8 @@ void ContextPart::give(const Gradients& gradients) {
     awaited_.erase(awaited);
     give_to(*stages_);
   } else {
-    stop_waiting();  // whoever sent this waits no longer, and so may send more of one message
+    // the sender does not wait any more, so it may send several parts of one message
+    stop_waiting();
     StagedBackward alone(variables, store_);
     give_to(alone);
   }

@@ -16,9 +16,9 @@
 namespace lockstep::dist_autograd {
 namespace {
 
-/// What became of gradients that were sent.
+/// The answer to gradients that were sent.
 struct Outcome {
-  bool waits = false;  ///< some rank waits for gradients that have not come
+  bool waits = false;  ///< some rank waits for gradients that have not arrived
   std::vector<Gradients> returned;
 
   template <class Archive>
@@ -34,12 +34,12 @@ rpc::Future<Outcome> finish_pass(std::uint64_t context, std::uint64_t pass);
 LOCKSTEP_RPC_AS("lockstep::dist_autograd::propagate", propagate);
 LOCKSTEP_RPC_AS("lockstep::dist_autograd::finish_pass", finish_pass);
 
-/// A pass on a rank that has a part in it.
+/// A pass, on a rank that takes part in it.
 struct Pass {
   std::uint64_t context, number;
   std::shared_ptr<ContextPart> part = part_of(context);
 
-  /// The calls by which a rank's progress goes on elsewhere.
+  /// Sends a rank's outgoing gradients to the other ranks.
   void send(const Progress& progress, Outcomes& sent) const {
     const CallsWithin none(0);
     for (const auto& [to, gradients] : progress.outgoing) {
@@ -53,7 +53,7 @@ struct Pass {
       sent.push_back(rpc::rpc_async(partner, finish_pass, context, number));
     }
   }
-  /// Of what comes back with an answer.
+  /// Takes the gradients returned with an answer.
   [[nodiscard]] Outcomes take(const Outcome& outcome, bool& waits) const {
     Outcomes sent;
     waits = waits || outcome.waits;
@@ -66,8 +66,8 @@ struct Pass {
   }
 };
 
-/// Waits for calls, and for what follows from their answers; true if some rank waits then. Throws,
-/// when all are over, what the first that failed has thrown.
+/// Waits for calls and for the calls that their answers lead to. Returns true if some rank waits
+/// for gradients then. Throws the first failure after all calls are over.
 bool await_all(const Pass& pass, Outcomes sent, bool waits) {
   std::exception_ptr failure;
   for (std::size_t i = 0; i < sent.size(); ++i) {
@@ -82,7 +82,7 @@ bool await_all(const Pass& pass, Outcomes sent, bool waits) {
   return waits;
 }
 
-/// The same without waiting for it.
+/// The same as a Future.
 class Following : public std::enable_shared_from_this<Following> {
  public:
   explicit Following(Pass pass) : pass_(std::move(pass)) {}
@@ -153,7 +153,7 @@ rpc::Future<Outcome> propagate(std::uint64_t context, std::uint64_t number, int 
 
 rpc::Future<Outcome> finish_pass(std::uint64_t context, std::uint64_t number) {
   const auto part = Contexts::of(rpc::Agent::current()).find(context);
-  if (!part) return there({});  // no call of it has come here
+  if (!part) return there({});  // no call in this context has reached this rank
   const Pass pass{context, number, part};
   const std::optional<Progress> progress = part->finish(number);
   if (!progress) return there({});
@@ -168,7 +168,7 @@ struct Ending {
   ~Ending() { part.end_pass(); }
 };
 
-/// `begun` is what a pass that this rank has begun has come to here: runs the rest of it.
+/// Runs the rest of a pass that this rank began; `begun` is the result of its first stage here.
 void complete(const Pass& pass, const Progress& begun) {
   Outcomes sent;
   pass.send(begun, sent);

@@ -48,7 +48,7 @@ void DelayedMessages::run() {
     } else {
       const auto first = waiting_.begin();
       const auto send = first->second;
-      // It is counted as waiting until it counts as sent.
+      // It counts as waiting until it counts as sent.
       lock.unlock();
       try {
         send();

@@ -15,7 +15,8 @@ namespace lockstep::dist_autograd {
 namespace {
 
 thread_local constinit std::uint64_t calls_within = 0;
-/// What it was before each of the functions that this thread is executing, one within the other.
+/// The values of calls_within before each of the functions that this thread is executing, outermost
+/// first.
 thread_local std::vector<std::uint64_t> contexts_before;
 
 Tag tag_of(std::span<const std::byte> bytes) {
@@ -24,7 +25,7 @@ Tag tag_of(std::span<const std::byte> bytes) {
   return tag;
 }
 
-/// Calls carry their context with them, and answers that of the call.
+/// Attaches the context to each call, and that of the call to its answer.
 class Hook final : public rpc::CallHook {
  public:
   void sending(rpc::OutgoingMessage& message, std::uint64_t scope) override {
@@ -33,7 +34,7 @@ class Hook final : public rpc::CallHook {
     if (context == 0) return;
     auto& contexts = Contexts::of(rpc::Agent::current());
     const auto part = answers ? contexts.find(context) : contexts.find_or_make(context);
-    if (!part) return;  // ended meanwhile
+    if (!part) return;  // the context has ended meanwhile
     if (!answers) part->add_neighbour(message.to());
     const Tag tag{context, part->next_message()};
     const auto* const bytes = reinterpret_cast<const std::byte*>(&tag);

@@ -19,7 +19,7 @@
 
 namespace lockstep::optim {
 
-/// Options as a deck has them, key by key, into a message or out of it.
+/// Writes options key by key into a message, or reads them.
 template <class Archive>
 class ArchivedTable final : public lockstep::detail::AnyKey<ArchivedTable<Archive>> {
  public:
@@ -31,7 +31,7 @@ class ArchivedTable final : public lockstep::detail::AnyKey<ArchivedTable<Archiv
   }
 
  private:
-  /// By name: what is known here and there may differ.
+  /// Kinds are sent by name: the sets registered on two ranks may differ.
   std::size_t pick(std::string_view key, const std::vector<std::string_view>& names,
                    std::size_t chosen, std::string_view) override {
     std::string name(names[chosen]);
@@ -49,7 +49,7 @@ class ArchivedTable final : public lockstep::detail::AnyKey<ArchivedTable<Archiv
   Archive& archive_;
 };
 
-/// How options travel: all that are declared.
+/// Serialises all declared options.
 template <class Archive>
 void serialize(Archive& archive, OptimizerOptions& options) {
   ArchivedTable<Archive> table(archive);
@@ -61,7 +61,7 @@ void serialize(Archive& archive, OptimizerOptions& options) {
 namespace lockstep::rpc {
 namespace {
 
-/// Of all locked updates of this rank: which optimizers share parameters is not known.
+/// Locks all updates on this rank: optimizers may share parameters.
 std::mutex& update_lock() {
   static std::mutex mutex;
   return mutex;
@@ -69,8 +69,8 @@ std::mutex& update_lock() {
 
 }  // namespace
 
-/// The optimizer on one rank. Its leaves share the parameters' values, but have gradients of their
-/// own: so other optimizers, and backward passes, are not in the way.
+/// The optimizer on one rank. Its leaves share the parameters' values but have gradients of their
+/// own, so they do not interfere with other optimizers and backward passes.
 class RemoteOptimizer {
  public:
   RemoteOptimizer(const optim::OptimizerOptions& options,
@@ -104,7 +104,8 @@ class RemoteOptimizer {
   }
 
  private:
-  /// Gives the leaves the context's gradients, their values clipped. False if it has no part here.
+  /// Gives the leaves the context's gradients, their values clipped. False if this rank takes no
+  /// part in the context.
   bool take_gradients(std::uint64_t context) {
     const auto part = dist_autograd::Contexts::of(Agent::current()).find(context);
     if (!part) return false;
@@ -168,7 +169,7 @@ DistributedOptimizer::DistributedOptimizer(const optim::OptimizerOptions& option
     parts_.push_back(
         remote(owner, make_remote_optimizer, options, share.parameters, share.numbers, updates));
   }
-  set_lr(options.lr());  // throws what making them threw
+  set_lr(options.lr());  // rethrows a failure of their construction
 }
 
 template <class M, class... A>

@@ -53,7 +53,7 @@ std::shared_ptr<ReferenceHandle> Draft::object() {
 }
 
 void Draft::send_answer(const Reply& reply) noexcept {
-  is_sent_ = true;  // where that fails, who answers gives back what it was given
+  is_sent_ = true;  // if that fails, the answering function returns what it was given
   agent_.server().answer(reply, message_);
 }
 

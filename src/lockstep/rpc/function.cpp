@@ -13,7 +13,7 @@ namespace {
 struct Functions {
   static constexpr std::size_t buckets = 512;
   std::array<std::atomic<Function*>, buckets> by_name{}, by_pointer{};
-  std::mutex mutex;  // of those who add
+  std::mutex mutex;  // held to add a function
   std::string clash;
 
   // Registration happens before main(), in any order.

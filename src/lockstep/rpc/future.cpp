@@ -8,7 +8,7 @@
 
 namespace lockstep::rpc {
 FutureState::~FutureState() {
-  while (next_continuation()) {  // nobody will complete it
+  while (next_continuation()) {  // no thread will complete them
   }
 }
 
@@ -24,7 +24,7 @@ void FutureState::park(Clock::time_point until, std::atomic<bool>* called) {
     const std::uint32_t seen = wakes_.load();
     if (status_.load() != Status::pending || (called && called->exchange(false))) break;
     const auto now = Clock::now();
-    if (now >= until) break;  // which may be the least time there is
+    if (now >= until) break;  // `until` may be the smallest time point
     const bool is_far = until - now > longest;
     futex_wait(wakes_, seen, is_far ? longest : std::chrono::ceil<microseconds>(until - now));
   }
@@ -38,7 +38,7 @@ void FutureState::wake() noexcept {
 }
 
 void FutureState::settle(Status status) noexcept {
-  std::shared_ptr<void> kept;  // let go without the lock
+  std::shared_ptr<void> kept;  // destroyed outside the lock
   {
     const std::lock_guard lock(lock_);
     kept.swap(kept_);
@@ -58,11 +58,11 @@ std::unique_ptr<Continuation> FutureState::next_continuation() noexcept {
   return next;
 }
 
-// By whoever has settled it. What a continuation settles comes next, before its own brothers, as if
-// it ran within it; but its place is the heap, not the stack.
+// Called by the thread that settled the future. Futures settled by a continuation come next, before
+// the remaining continuations, as if nested; but their place is the heap, not the stack.
 void FutureState::run_continuations() noexcept {
   if (!first_) return;
-  const InCallScope outside(CallScope{});  // no part of the call that this thread may be executing
+  const InCallScope outside(CallScope{});  // not part of the call that this thread may be executing
   IntrusivePtr<FutureState> current(this);
   while (current) {
     const std::unique_ptr<Continuation> one = current->next_continuation();

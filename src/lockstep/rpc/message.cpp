@@ -22,7 +22,7 @@ constexpr std::size_t alignment = 64;
 
 struct TensorEntry {
   std::uint8_t dtype, dims, layout, is_inline;
-  std::uint32_t tag;  ///< of one that travels on its own
+  std::uint32_t tag;  ///< of a tensor in a message of its own
   std::int64_t extents[Shape::max_dims];
 };
 static_assert(sizeof(TensorEntry) == 72);
@@ -35,7 +35,7 @@ constexpr std::size_t rounded_up(std::size_t n, std::size_t multiple) {
   throw MalformedMessage("a message was refused: " + why);
 }
 
-/// The bytes of a tensor of that description; refuses one that cannot be.
+/// The bytes of a tensor of this description. Throws if there can be no such tensor.
 std::size_t checked_bytes(const TensorEntry& entry) {
   if (entry.dtype > static_cast<std::uint8_t>(DType::boolean)) refuse("no such dtype");
   if (entry.dims > Shape::max_dims) refuse("a tensor has too many dimensions");
@@ -115,8 +115,8 @@ RemoteError::RemoteError(Where where, std::string text)
       where_(std::move(where)),
       text_(std::move(text)) {}
 
-/// Kept for the next messages, of any thread; for the life of the process, as some are sent at its
-/// very end.
+/// Buffers kept for later messages of any thread, for the life of the process: some messages are
+/// sent at its very end.
 struct OutgoingMessage::SpareParts {
   SpinLock lock;
   std::vector<std::unique_ptr<Parts>> parts;
@@ -218,7 +218,7 @@ Tensor OutgoingMessage::seal(std::uint32_t next_tag) {
       on_their_own += static_cast<std::int64_t>(t.bytes());
     }
   }
-  if (on_their_own > limits_.tensor_bytes) {  // its receiver would refuse it
+  if (on_their_own > limits_.tensor_bytes) {  // the receiver would refuse it
     throw InputError(
         fmt::format("a call's tensors take {} bytes, more than "
                     "Options::max_tensor_bytes, {}",
@@ -319,7 +319,7 @@ IncomingMessage::IncomingMessage(Tensor bytes, int from, const Limits& limits)
         std::ranges::any_of(elements, [](std::byte b) { return b > std::byte{1}; })) {
       refuse("a bool is neither true nor false");
     }
-    // A view, unless a small tensor would keep much more memory than its own.
+    // A view, unless a small tensor would keep a much larger buffer alive.
     if (size <= 4 * std::max(needed, alignment)) {
       tensors_[i] = arranged(
           Tensor::over(bytes_.storage(), bytes_.offset_bytes() + begin, shape_of(entry), dtype),

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// On its way to one rank, of `ranks` that may all send to one.
+// Most messages in flight to one rank if all `ranks` may send to it.
 constexpr std::uint32_t window_of(int ranks) {
   constexpr int to_one = 1024, least = 64, of_all = 8192;
   return static_cast<std::uint32_t>(std::clamp(of_all / std::max(1, ranks), least, to_one));
@@ -43,12 +43,12 @@ void Outbox::send(int to, QueuedMessage&& message) {
     line.waiting.push_back(std::move(message));
     line.some_wait.store(true);
   }
-  post_waiting(to, line);  // there may be room since it was looked for
+  post_waiting(to, line);  // room may have appeared since the check
 }
 
 void Outbox::has_received(int by, std::uint32_t messages) {
   Line& line = lines_[static_cast<std::size_t>(by)];
-  // An older message may come later, and a damaged one say anything.
+  // Older counts may arrive later, and a damaged message may contain any number.
   std::uint32_t known = line.received.load();
   while (messages != known && messages - known <= line.sent.load() - known &&
          !line.received.compare_exchange_weak(known, messages)) {
@@ -72,7 +72,8 @@ void Outbox::post_waiting(int to, Line& line) {
 }
 
 void Outbox::post(int to, Line& line, QueuedMessage& message) {
-  const std::uint32_t received = acknowledgements_.tell(to);  // not before: what waits tells nobody
+  // only now: a queued message acknowledges nothing
+  const std::uint32_t received = acknowledgements_.tell(to);
   std::memcpy(static_cast<std::byte*>(message.bytes.data()) + offsetof(Head, received), &received,
               sizeof(received));
   const CallLabel label(message.name, message.number);
@@ -86,8 +87,8 @@ void Outbox::post(int to, Line& line, QueuedMessage& message) {
   if (!sent && awake_.count() > 0) push_awake(last);
 }
 
-// A message that finds no room waits here until somebody looks: its sender for a while, then
-// whoever waits or receives on this rank. (Its receiver was woken when it was started, and may
+// A message that cannot be sent at once waits here to be pushed: by its sender for a while, then by
+// any thread of this rank that waits or receives. (Its receiver was woken at the start and may
 // sleep again.)
 bool Outbox::keep_until_sent(Line& line, const Work& started) {
   if (!must_push_) return true;  // the receiver fetches it
@@ -114,7 +115,8 @@ microseconds Outbox::push(microseconds at_most) {
   const std::unique_lock pushing(pushing_, std::try_to_lock);
   if (!pushing) return std::min(at_most, shortest);
   microseconds wait = at_most;
-  for (Line& line : lines_) {  // a receiver that was stopped, or has left, holds nobody else's up
+  // each separately: a receiver that stopped or left must not delay the others
+  for (Line& line : lines_) {
     const std::lock_guard lock(line.lock);
     const auto before = line.unsent.size();
     while (!line.unsent.empty() && line.unsent.front().test()) line.unsent.pop_front();
@@ -123,7 +125,7 @@ microseconds Outbox::push(microseconds at_most) {
       line.changed = Clock::now();
     }
     if (line.unsent.empty()) continue;
-    // Longer and longer, as the receiver may have been stopped.
+    // The intervals grow: the receiver may have stopped.
     const auto age = std::chrono::duration_cast<microseconds>(Clock::now() - line.changed);
     wait = std::min(wait, std::clamp(age / 8, shortest, longest));
   }

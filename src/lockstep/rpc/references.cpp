@@ -158,7 +158,8 @@ void References::take_over(IncomingMessage& message) {
     handles.push_back(std::make_shared<ReferenceHandle>(
         *this, entry.reference, is_owner ? 0 : entry.fork, entry.type, entry.owner));
     const std::lock_guard lock(mutex_);
-    if (is_owner && entry.parent == agent_.id()) {  // from oneself: the fork was entered in give()
+    // sent to this rank itself: give() has entered the fork
+    if (is_owner && entry.parent == agent_.id()) {
       OwnedObject& place = place_of(entry.reference);
       ++place.handles;
       if (place.forks.erase(entry.fork) == 0) accepted(entry.fork, outbox);
@@ -379,7 +380,7 @@ void References::send(const Outbox& outbox) noexcept {
         send(control);
       }
     } catch (const std::exception& error) {
-      // The group has failed, or is shut down: nobody counts any more.
+      // The group has failed or is shut down: the counts do not matter any more.
       log(LogLevel::debug, fmt::format("{}: a reference's message was not sent: {}",
                                        agent_.workers().own_name(), error.what()));
     }
@@ -400,7 +401,7 @@ void References::delay_messages(std::uint64_t seed, std::chrono::microseconds lo
                                         [this] { Agent::exchange_current(&agent_); });
 }
 
-// ---- ending
+// ---- shutdown
 
 ReferenceCounts References::counts() const {
   ReferenceCounts counts;
@@ -469,7 +470,7 @@ std::vector<std::string> References::left() const {
 
 void References::clear() noexcept {
   if (delayed_) delayed_->stop();
-  Objects objects;  // whose destructors may come back here
+  Objects objects;  // destroyed outside the lock: destructors may call back
   {
     const std::lock_guard lock(mutex_);
     cleared_ = true;

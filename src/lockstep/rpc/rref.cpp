@@ -8,7 +8,7 @@
 namespace lockstep::rpc {
 namespace {
 
-/// Answers a to_here once the object is there.
+/// Answers a to_here once the object exists.
 class SendsObject final : public Continuation {
  public:
   SendsObject(const Reply& reply, std::uint64_t type, std::shared_ptr<OwnedObject> place)
@@ -37,7 +37,7 @@ class SendsObject final : public Continuation {
   }
 
   Reply reply_;
-  std::uint64_t number_;  // Reply::postpone()
+  std::uint64_t number_;  // returned by Reply::postpone()
   std::uint64_t type_;
   std::shared_ptr<OwnedObject> place_;
 };

@@ -17,7 +17,7 @@
 namespace lockstep::rpc {
 namespace {
 
-/// Until when its caller waits, counted from now, when it has come.
+/// The deadline of the caller, counted from now, the arrival.
 Clock::time_point deadline_of(const Head& head) {
   return Clock::now() + std::chrono::milliseconds(head.timeout_ms);
 }
@@ -92,7 +92,7 @@ void Server::nap(std::chrono::microseconds at_most) {
   static_cast<void>(MessagePort::wait_for(work_, at_most, transport_.awake()));
 }
 
-// The group could not be closed while a wake is on its way.
+// The group cannot be closed while a wake is in flight.
 void Server::cancel(std::chrono::milliseconds at_most) {
   const auto begin = Clock::now();
   try {
@@ -104,7 +104,7 @@ void Server::cancel(std::chrono::milliseconds at_most) {
   work_.cancel();
 }
 
-// ---- answering
+// ---- answers
 
 void Server::answer(const Reply& to, OutgoingMessage& message) noexcept {
   try {
@@ -145,13 +145,13 @@ void Server::refuse(const Reply& to, Status status, const std::string& text) noe
     const std::string cut = without_middle(text, static_cast<std::size_t>(room));
     message.write(cut.data(), cut.size());
     answer(to, message);
-  } catch (const std::exception& error) {  // no memory
+  } catch (const std::exception& error) {  // out of memory
     log(LogLevel::warning,
         fmt::format("{}: a call was not answered: {}", workers_.own_name(), error.what()));
   }
 }
 
-// Their callers have given up: they only have to be told that wait for an object.
+// Their callers have given up. Only callers that wait for an object are answered.
 void Server::expire_late_answers() noexcept {
   for (const Reply& reply : late_answers_.take_overdue(Clock::now())) {
     if (reply.keeps_result()) {
@@ -162,7 +162,7 @@ void Server::expire_late_answers() noexcept {
   }
 }
 
-// ---- receiving
+// ---- requests
 
 Request* Server::receive(std::chrono::microseconds at_most, bool soon) {
   const auto awake = soon ? transport_.awake() : std::chrono::microseconds{0};
@@ -226,7 +226,7 @@ void Server::take_notice(IncomingMessage& message) {
       if (from != workers_.id())
         throw MalformedMessage("a message was refused: a rank cannot wake another");
       wakes_.fetch_sub(1);
-      return;  // was not counted
+      return;  // it was not counted
     case Kind::control:
       references_.handle(message);
       break;
@@ -235,14 +235,15 @@ void Server::take_notice(IncomingMessage& message) {
       break;
     case Kind::ask:
     case Kind::tell:
-      return termination_.take(from, head);  // counts them itself
+      return termination_.take(from, head);  // these have counters of their own
     default:
       throw MalformedMessage("a message was refused: it is not a request");
   }
   count_handled();
 }
 
-// Its sender has counted it. Where its head can be read, who waits for its answer has one.
+// The sender has counted the message, so it counts as handled. If its head is readable, the caller
+// gets an answer.
 void Server::refuse_malformed(const std::optional<Head>& head, int from,
                               const std::string& why) noexcept {
   transport_.count().refused.fetch_add(1);
@@ -311,7 +312,7 @@ void Server::run(Request& request) {
               .id = head.id,
               .deadline = deadline_of(head),
               .reference = head.reference};
-  const auto refuse_it = [&](Status status, const std::string& text) {
+  const auto refuse_call = [&](Status status, const std::string& text) {
     refuse(reply, status, text);
     count_handled();
   };
@@ -321,14 +322,14 @@ void Server::run(Request& request) {
       start = Clock::now();
     }
   } catch (...) {
-    return refuse_it(Status::threw, text_of(std::current_exception()));
+    return refuse_call(Status::threw, text_of(std::current_exception()));
   }
   if (!function) {
-    return refuse_it(Status::unknown_function,
-                     "no function with this name is registered there (LOCKSTEP_RPC)");
+    return refuse_call(Status::unknown_function,
+                       "no function with this name is registered there (LOCKSTEP_RPC)");
   }
   if (function->signature != head.signature) {
-    return refuse_it(
+    return refuse_call(
         Status::other_signature,
         fmt::format(
             "its parameters or its result differ there, {}: the ranks run different programs",
@@ -343,9 +344,9 @@ void Server::run(Request& request) {
     function->execute(execution);
   } catch (const MalformedMessage& error) {
     transport_.count().refused.fetch_add(1);
-    refuse_it(Status::malformed, error.what());
+    refuse_call(Status::malformed, error.what());
   } catch (...) {
-    refuse_it(Status::threw, text_of(std::current_exception()));
+    refuse_call(Status::threw, text_of(std::current_exception()));
   }
   auto& usual = function->usual_ns;
   usual.store((3 * usual.load(std::memory_order_relaxed) +

@@ -13,13 +13,13 @@
 namespace lockstep::rpc {
 namespace {
 
-// How long who waits for the others stays awake, and how long it sleeps at a time after that: some
-// wait there for as long as they serve.
+// How long a waiting rank stays awake, and how long it sleeps at a time after that: some ranks wait
+// here while they serve.
 constexpr std::chrono::milliseconds awake_at_an_end{1}, asleep_at_an_end{1};
 constexpr std::chrono::seconds stopped_are_named_each{3};
-// Ranks that have come answer each other within this.
+// Time limit for the ranks in shutdown to answer each other.
 constexpr std::chrono::seconds for_a_round{1};
-// How often it asks the others whether they work, where its time is limited.
+// Interval of questions to the other ranks about their progress, if shutdown has a time limit.
 constexpr std::chrono::milliseconds shortest_between_questions{20},
     longest_between_questions{10'000};
 
@@ -47,7 +47,7 @@ bool Termination::is_overdue() const {
   return shutdown_timeout_.count() > 0 && Clock::now() - watch_.last_work() > shutdown_timeout_;
 }
 
-void Termination::ask_who_works() {
+void Termination::ask_for_progress() {
   watch_.heard(workers_.id(), work_done());
   for (const WorkerInfo& worker : workers_.all()) {
     if (worker.id != workers_.id()) send_notice(Kind::ask, worker.id);
@@ -63,7 +63,7 @@ void Termination::take(int from, const Head& head) {
   watch_.count_handled();
 }
 
-// What may go missing where the group has failed, or is shut down.
+// A notice may be lost where the group has failed or is shut down.
 void Termination::send_notice(Kind kind, int to) noexcept {
   watch_.count_sent(1);
   try {
@@ -93,8 +93,8 @@ void Termination::name_stopped(std::set<int>& known) const {
   for (const auto& [id, state] : stopped) known.insert(id);
 }
 
-// Calls that come from calls: the sums of what was sent and of what is over must be equal, and the
-// same as the last time, since the ranks do not count at one moment.
+// Calls may lead to calls, and ranks do not count at the same moment. So the sums of sent and of
+// handled messages must be equal, and equal to those of the previous round.
 bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_point began,
                              const std::function<bool()>& move_on, bool naps) {
   const ReferenceCounts references = references_.counts();
@@ -105,7 +105,7 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
                                 static_cast<std::int64_t>(answers_.open()), references.delayed,
                                 count.refused.load(), references.in_the_making},
       {6});
-  // The work is on its way while calls go on.
+  // The work is in flight while calls continue.
   const CallLabel label("rpc shutdown");
   Work sum = transport_.group(Channel::answers).all_reduce(mine, ReduceOp::sum);
   const auto begin = Clock::now();
@@ -113,12 +113,12 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
   auto looked = begin, served = begin, asked = begin;
   const auto between_questions = std::clamp<Clock::duration>(
       shutdown_timeout_ / 4, shortest_between_questions, longest_between_questions);
-  for (;;) {  // once at least: a lone rank's sum is there at once
+  for (;;) {  // at least once: the sum of a single rank is ready at once
     if (move_on()) served = Clock::now();
     if (sum.test()) break;
     if (shutdown_timeout_.count() > 0 && Clock::now() - asked > between_questions) {
       asked = Clock::now();
-      ask_who_works();
+      ask_for_progress();
     }
     if (is_overdue() && Clock::now() - begin > for_a_round) {
       const std::string who = sum.awaited();
@@ -137,7 +137,7 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
     }
   }
   const auto total = mine.to_vector<std::int64_t>();
-  // What was refused may be none of ours, and so never have been counted as sent.
+  // A refused message may come from outside and so may never have been counted as sent.
   const bool all_over = total[0] <= total[1] && total[1] <= total[0] + total[4];
   const bool at_rest = total == before && all_over && total[2] == 0 && total[3] == 0;
   if (total != before || total[2] > 0 || total[5] > 0) watch_.start();

@@ -37,7 +37,7 @@ class Termination {
                                 const std::function<bool()>& move_on, bool naps);
   [[nodiscard]] WorkDone work_done() const;
   [[nodiscard]] bool is_overdue() const;
-  void ask_who_works();
+  void ask_for_progress();
   void send_notice(Kind kind, int to) noexcept;
   /// Says which workers' processes are stopped, unless it is known.
   void name_stopped(std::set<int>& known) const;

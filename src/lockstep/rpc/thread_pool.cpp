@@ -13,12 +13,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A call that holds the role this long loses it. The one who watches looks so often, and more
-// seldom while nobody calls: each look takes some 30 us of a core on a virtual machine.
-constexpr milliseconds patience{4}, patience_while_nobody_calls{20};
+// A call that holds the role for this long loses it. The watcher checks at this interval, and less
+// often when idle: a check takes about 30 us of a core on a virtual machine.
+constexpr milliseconds patience{4}, patience_when_idle{20};
 constexpr std::chrono::seconds long_time{10};
 
-// role_: 0 nobody's; else member | executions | executing.
+// role_: 0 if free; else member | executions | executing.
 constexpr std::uint64_t executing = 1;
 constexpr std::uint64_t one_execution = 2;
 constexpr unsigned member_shift = 40;
@@ -27,7 +27,7 @@ constexpr std::uint64_t role_of(std::uint64_t number) { return number << member_
 struct Member {
   ThreadPool* pool = nullptr;
   std::uint64_t number = 0;
-  int waits = 0;  // nested
+  int waits = 0;  // nesting depth
 };
 thread_local Member self;
 
@@ -65,7 +65,7 @@ bool ThreadPool::stop(milliseconds at_most) {
     if (all) {
       thread.join();
     } else {
-      thread.detach();  // the agent is kept for the life of the process
+      thread.detach();  // the agent lives as long as the process
     }
   }
   return all;
@@ -79,7 +79,7 @@ void ThreadPool::run(std::uint64_t number) {
   std::uint64_t seen = 0;
   while (!stopping_.load()) {
     if (Request* request = pop()) {
-      if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
+      if (idle_ > 0 && !has_watcher_) changed_.notify_one();
       lock.unlock();
       handler_.execute(request);
       lock.lock();
@@ -91,15 +91,15 @@ void ThreadPool::run(std::uint64_t number) {
       lead(lock, number);
       continue;
     }
-    const bool nobody_calls = role == seen && (role & executing) == 0;
+    const bool no_calls = role == seen && (role & executing) == 0;
     seen = role;
     ++idle_;
-    if (somebody_watches_) {
+    if (has_watcher_) {
       changed_.wait(lock);
     } else {
-      somebody_watches_ = true;
-      changed_.wait_for(lock, nobody_calls ? patience_while_nobody_calls : patience);
-      somebody_watches_ = false;
+      has_watcher_ = true;
+      changed_.wait_for(lock, no_calls ? patience_when_idle : patience);
+      has_watcher_ = false;
       if (idle_ > 1 && (first_ || role_.load() == 0)) changed_.notify_one();
     }
     --idle_;
@@ -109,8 +109,8 @@ void ThreadPool::run(std::uint64_t number) {
 }
 
 void ThreadPool::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
-  // Somebody else watches from now on.
-  if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
+  // Another thread watches from now on.
+  if (idle_ > 0 && !has_watcher_) changed_.notify_one();
   bool soon = !std::exchange(given_up_, false);
   lock.unlock();
   std::uint64_t mine = role_of(number);
@@ -125,8 +125,8 @@ void ThreadPool::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) 
       return;
     }
     if (!request) {
-      // Woken because there is something to do that nobody else could take; or what has come needed
-      // no execution, and ran a destructor that waited for a call, which gave the role up.
+      // Woken for a queued request that no other thread could take. Or the message needed no
+      // execution, and its destructor waited for a call, which gave the role up.
       lock.lock();
       if (role_.load() != mine) return;
       request = pop();
@@ -158,12 +158,12 @@ void ThreadPool::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) 
   lock.lock();
 }
 
-/// False if everybody else is at work.
+/// False if all other threads are busy.
 bool ThreadPool::give_role_up() {
   if (queued_ >= idle_ && running_ - blocked_ >= workers_) return false;
   role_.store(0);
   given_up_ = true;
-  return call_somebody();
+  return wake_follower();
 }
 
 void ThreadPool::append(Request* request) {
@@ -186,19 +186,20 @@ void ThreadPool::push(Request* request) {
   {
     const std::lock_guard lock(mutex_);
     append(request);
-    if (call_somebody()) return;
+    if (wake_follower()) return;
   }
-  handler_.wake();  // the receiver, who may be the only one
+  handler_.wake();  // wakes the receiver, which may be the only thread
 }
 
-// Who was woken and has not got the lock yet is still counted as idle: but each takes one thing.
-bool ThreadPool::call_somebody() {
+// A thread that was woken but has not got the lock yet still counts as idle; it takes one request
+// only.
+bool ThreadPool::wake_follower() {
   const int wanted = queued_ + (role_.load() == 0 ? 1 : 0);
   if (wanted > idle_ && running_ - blocked_ < workers_ && !stopping_.load()) {
     try {
       start_thread();
       return true;
-    } catch (const std::system_error& error) {  // those there are must do
+    } catch (const std::system_error& error) {  // the existing threads must do
       if (!std::exchange(short_of_threads_, true)) {
         log(LogLevel::warning, fmt::format("rpc: no more than {} threads can be started ({}), so "
                                            "nested calls may wait without end. Raise `ulimit -u`.",
@@ -216,7 +217,7 @@ void ThreadPool::block() {
   ++blocked_;
   std::uint64_t role = role_.load();
   if (role >> member_shift == self.number) role_.compare_exchange_strong(role, 0);
-  if ((first_ || role_.load() == 0) && !call_somebody() && blocked_ >= running_) {
+  if ((first_ || role_.load() == 0) && !wake_follower() && blocked_ >= running_) {
     --blocked_;
     --self.waits;
     throw Error(fmt::format(

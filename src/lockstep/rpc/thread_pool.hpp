@@ -25,7 +25,7 @@ class RequestHandler {
   /// Blocks until a request has come, at most `at_most`; nullptr if none has. `soon`: the next is
   /// likely to follow at once. By one thread at a time. Throws if no request can arrive any more.
   [[nodiscard]] virtual Request* receive(std::chrono::microseconds at_most, bool soon) = 0;
-  /// Whether others should receive while it is executed.
+  /// True if other threads should receive while it is executed.
   [[nodiscard]] virtual bool is_long(const Request& request) noexcept = 0;
   /// Executes and frees it.
   virtual void execute(Request* request) noexcept = 0;
@@ -33,7 +33,7 @@ class RequestHandler {
   virtual void wake() noexcept = 0;
   /// receive() threw.
   virtual void lost(const std::exception& error) noexcept = 0;
-  /// On each of the pool's threads, at its beginning.
+  /// Called first on each thread of the pool.
   virtual void begin_thread() noexcept = 0;
 
  protected:
@@ -64,9 +64,9 @@ class ThreadPool {
   /// they end when it returns.
   bool stop(std::chrono::milliseconds at_most);
 
-  /// For a request that came in another way.
+  /// Adds a request that did not come from receive().
   void push(Request* request);
-  /// By the thread itself, around a wait.
+  /// Marks the calling thread as waiting while alive.
   class Blocked {
    public:
     explicit Blocked(ThreadPool& pool);
@@ -77,7 +77,7 @@ class ThreadPool {
    private:
     ThreadPool* pool_ = nullptr;
   };
-  /// The calling thread is of some pool.
+  /// True if the calling thread belongs to a pool.
   [[nodiscard]] static bool is_member() noexcept;
 
  private:
@@ -87,8 +87,8 @@ class ThreadPool {
   [[nodiscard]] bool give_role_up();
   [[nodiscard]] Request* pop();
   void append(Request* request);
-  /// Wakes a thread to look for work; false if all are working.
-  bool call_somebody();
+  /// Wakes or starts a thread for queued work or the free role; false if all threads are busy.
+  bool wake_follower();
   void block();
   void unblock();
 
@@ -106,8 +106,8 @@ class ThreadPool {
   int running_ = 0;
   int blocked_ = 0;
   int idle_ = 0;
-  bool somebody_watches_ = false;
-  bool given_up_ = false;  // the lead, set by the thread that has a long call
+  bool has_watcher_ = false;
+  bool given_up_ = false;  // the lead was given up for a long call
   bool short_of_threads_ = false;
   std::uint64_t started_ = 0;
   std::vector<std::thread> threads_;

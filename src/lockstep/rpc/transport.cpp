@@ -32,7 +32,7 @@ void Transport::send(Channel channel, OutgoingMessage& message, int to, const ch
   const bool is_request = channel == Channel::requests;
   const bool asks_or_tells = kind == Kind::ask || kind == Kind::tell;
   const bool counts = is_request && !asks_or_tells;
-  // Few messages bring long tensors: their tags are drawn when it is known how many.
+  // Few messages carry long tensors, so tags are taken once their number is known.
   std::uint32_t many = 0;
   for (const Tensor& t : message.tensors()) {
     if (static_cast<std::int64_t>(t.bytes()) > limits_.inline_bytes) ++many;
@@ -82,7 +82,7 @@ Work Transport::receive_tensor(Channel channel, const Tensor& tensor, int from, 
 
 void Transport::on_received(Channel channel, int from, const Head& head, bool tells) {
   const bool is_request = channel == Channel::requests;
-  if (is_request && from == rank_) return;  // a wake: past the outbox
+  if (is_request && from == rank_) return;  // a wake, which does not pass the outbox
   (is_request ? answers_out_ : requests_out_)->has_received(from, head.received);
   if ((is_request ? requests_in_ : answers_in_).add(from) && tells) send_credit(from);
 }
@@ -96,7 +96,7 @@ void Transport::close() {
   answers_->close();
 }
 
-// What may go missing where the group has failed, or is shut down.
+// A credit may be lost where the group has failed or is shut down.
 void Transport::send_credit(int to) noexcept {
   try {
     OutgoingMessage message(Kind::credit, limits_);

@@ -18,7 +18,7 @@
 namespace lockstep::rpc {
 namespace {
 
-/// Throws the same on every rank.
+/// Throws the same error on every rank.
 void expect_names(const std::vector<WorkerInfo>& workers) {
   std::set<std::string> names;
   for (const WorkerInfo& worker : workers) {

@@ -8,9 +8,8 @@
 namespace lockstep {
 namespace {
 
-/// Infinities and NaNs are the numbers whose exponent is all ones: those alone carry into the sign
-/// bit when the exponent's last bit is added. No branch and no comparison, so that the loop becomes
-/// vectors.
+/// Infinities and NaNs have an exponent of all ones, and only those carry into the sign bit when
+/// the lowest exponent bit is added. The loop has no branch and no comparison, so it vectorises.
 template <class Bits>
 bool exponents_are_finite(const void* data, std::int64_t count, int fraction_bits) noexcept {
   constexpr auto sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));

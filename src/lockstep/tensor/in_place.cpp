@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Of f32 and f64; 16 bits are computed in f32.
+/// For f32 and f64; 16-bit tensors are computed in f32.
 void apply(Arithmetic op, const Tensor& t, const Tensor& other) {
   if (!is_half(t.dtype())) return arithmetic(op, t, other, false, t);
   const Tensor wide = t.to(DType::f32);
@@ -41,7 +41,8 @@ const Tensor& apply_number(const char* sign, Arithmetic op, const Tensor& t, dou
   return t;
 }
 
-/// Whether writing to `t` would change what is still to be read of `other`, as in x -= x[0].
+/// True if writing to `t` would overwrite elements of `other` that are still to be read, as in x -=
+/// x[0].
 bool shares_part(const Tensor& t, const Tensor& other) {
   const auto* a = static_cast<const std::byte*>(t.data());
   const auto* b = static_cast<const std::byte*>(other.data());

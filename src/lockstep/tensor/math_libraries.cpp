@@ -10,15 +10,15 @@
 namespace lockstep {
 namespace {
 
-// Looked up at run time, because which OpenMP and which BLAS the process has is the installation's
-// choice: a BLAS without threads, or none of OpenMP, simply has no such function.
-void call_if_there(const char* function, int threads) {
+// Looked up at run time: the installation decides which OpenMP and which BLAS the process has. A
+// BLAS without threads, or a process without OpenMP, lacks the function.
+void call_if_available(const char* function, int threads) {
   using SetThreads = void (*)(int);
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
   if (auto* const set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, function))) set(threads);
 }
 
-/// OpenMP's functions, looked up once: the guard below stands around every matrix product.
+/// OpenMP's functions, looked up once: every matrix product uses the guard below.
 struct OpenMp {
   void (*set_threads)(int);
   int (*max_threads)();
@@ -63,16 +63,16 @@ MathThreadsGuard::~MathThreadsGuard() {
 }
 
 void set_math_threads(int threads) {
-  call_if_there("omp_set_num_threads", threads);
-  // BLAS gets the small products only; sharing those between threads costs more than it gains. It
-  // keeps the number, and what follows from it, in globals that nothing guards.
+  call_if_available("omp_set_num_threads", threads);
+  // BLAS computes only small products, where threads cost more than they gain. It keeps the number
+  // of threads in globals that no lock protects.
   static std::mutex blas;
   const std::lock_guard lock(blas);
-  call_if_there("openblas_set_num_threads", 1);
+  call_if_available("openblas_set_num_threads", 1);
 }
 
 std::vector<std::pair<std::string, std::string>> math_library_versions() {
-  // OpenBLAS writes its answer into one buffer, whoever asks.
+  // OpenBLAS writes its answer into one buffer for all threads.
   static const auto versions = ask_math_libraries();
   return versions;
 }

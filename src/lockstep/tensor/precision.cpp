@@ -12,7 +12,7 @@ namespace {
 thread_local constinit Precision current_precision = Precision::f32;
 
 bool multiplies_bf16() {
-  switch (dnnl::get_effective_cpu_isa()) {  // what oneDNN may use: DNNL_MAX_CPU_ISA
+  switch (dnnl::get_effective_cpu_isa()) {  // limited by DNNL_MAX_CPU_ISA
     case dnnl::cpu_isa::avx512_core_bf16:
     case dnnl::cpu_isa::avx512_core_amx:
       return true;

@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// Freed memory of the host by size class, and records of storage on devices. One mutex: an
-/// allocation in a steady loop is a list pop.
+/// Freed host memory by size class, and records of storage on devices. One mutex: in a steady loop
+/// an allocation is a list pop.
 class StorageCache {
  public:
   static StorageCache& instance() {
@@ -41,7 +41,7 @@ class StorageCache {
     return make(size);
   }
 
-  /// From the system: `size.index` is what the storage remembers to be given back by.
+  /// Allocates from the system. The storage keeps `size.index`, the class of its free list.
   Storage* make(SizeClass size) {
     auto* storage = new Storage;
     storage->data_ = storage->kernel_data_ = host_malloc(size.bytes);
@@ -61,7 +61,7 @@ class StorageCache {
     return storage;
   }
 
-  /// Of a block that a device's allocator, or that of pinned memory, has handed out.
+  /// The storage of a block that the allocator of a device, or of pinned memory, has returned.
   Storage* hold(MemoryBlock* block, Device device, int size_class) {
     Storage* storage = nullptr;
     {
@@ -93,7 +93,7 @@ class StorageCache {
         std::exchange(free_[static_cast<std::size_t>(storage->size_class_)], storage);
   }
 
-  /// Back to the system.
+  /// Returns the memory to the system.
   void unmake(Storage* storage) noexcept {
     host_free(storage->data_);
     {
@@ -107,7 +107,7 @@ class StorageCache {
                          void* context) {
     auto* storage = new Storage;
     storage->data_ = storage->kernel_data_ = data;
-    if (device.type == DeviceType::sim) {  // the only one with two addresses
+    if (device.type == DeviceType::sim) {  // the only device type with two addresses
       storage->kernel_data_ = runtime_of(device.type).kernel_address(data);
     }
     storage->bytes_ = bytes;

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// The streams of one device, made when they are asked for.
+/// The streams of one device, made on demand.
 struct StreamsOfDevice {
   RuntimeStream* first = nullptr;
   std::array<RuntimeStream*, Stream::streams_in_pool> pool{};

@@ -138,7 +138,7 @@ void Tensor::record_stream(const Stream& stream) const {
 
 namespace {
 
-/// The end of a copy that is on the host, if it is the only one and pinned.
+/// The end of a copy that lies on the host, if the other does not and this one is pinned.
 const Tensor* only_pinned_end(const Tensor& source, const Tensor& target) {
   if (source.device() == target.device()) return nullptr;
   if (source.is_pinned()) return &source;

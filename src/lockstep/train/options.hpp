@@ -12,13 +12,15 @@ namespace lockstep::train {
 
 /// [run]: folder, use of the machine, and time limits.
 struct RunOptions {
-  std::string dir;                  ///< run folder; empty: `runs/<name of the deck>`
-  std::int64_t threads = 0;         ///< math threads per rank; 0: the cores the rank owns
-  double max_minutes = 0;           ///< minutes since the process's start; 0: no limit
-  double stop_before_limit_s = 60;  ///< seconds before Slurm's time limit; 0: Slurm is not asked
-  std::string device = "auto";      ///< device of the ranks: see choose_device
-  std::int64_t device_memory = 0;   ///< limit of a rank's device memory in bytes; 0: all
-  bool device_sharing = false;      ///< several ranks may compute on one device
+  std::string dir;                     ///< run folder; empty: `runs/<name of the deck>`
+  std::int64_t threads = 0;            ///< math threads per rank; 0: the cores the rank owns
+  double max_minutes = 0;              ///< minutes since the process's start; 0: no limit
+  std::int64_t stop_after_epochs = 0;  ///< finished epochs, earlier starts included; 0: no limit
+  std::int64_t stop_after_steps = 0;  ///< likewise; an evaluation follows in the middle of an epoch
+  double stop_before_limit_s = 60;    ///< seconds before Slurm's time limit; 0: Slurm is not asked
+  std::string device = "auto";        ///< device of the ranks: see choose_device
+  std::int64_t device_memory = 0;     ///< limit of a rank's device memory in bytes; 0: all
+  bool device_sharing = false;        ///< several ranks may compute on one device
   ImageLayout layout = ImageLayout::automatic;
 };
 void declare(DeckTable& table, RunOptions& options);

@@ -10,6 +10,16 @@ void declare(DeckTable& table, RunOptions& options) {
             {.doc = "wall time after which the run saves and stops with exit code 75; 0: no limit",
              .min = 0.0,
              .max = 1e7});
+  table.key("stop_after_epochs", options.stop_after_epochs,
+            {.doc = "number of finished epochs, earlier starts included, after which the run saves "
+                    "and stops with exit code 75; 0: no limit",
+             .min = 0,
+             .max = 1e9});
+  table.key(
+      "stop_after_steps", options.stop_after_steps,
+      {.doc = "number of steps, earlier starts included, after which the run evaluates, saves "
+              "and stops with exit code 75; 0: no limit",
+       .min = 0});
   table.key(
       "stop_before_limit_s", options.stop_before_limit_s,
       {.doc = "Slurm only: save and stop this many seconds before the job's time limit; 0: do not",

@@ -244,6 +244,8 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   double training_wall = 0;
   Outcome& outcome = report.outcome();
   while (outcome.stopped == StopReason::none && !is_over()) {
+    outcome.stopped = planned_stop();
+    if (outcome.stopped != StopReason::none) break;
     const double wall_before = clock_.totals().wall;
     outcome.stopped = train_epoch(report, states);
     training_wall += clock_.totals().wall - wall_before;
@@ -251,11 +253,16 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     finish_epoch(report);
     states.after_epoch(is_over());
   }
+  if (outcome.stopped == StopReason::stop_after_steps && state_.position > 0 && judge_) {
+    const auto start = Clock::now();
+    const Evaluation found = evaluate(*judge_);
+    report.evaluated(judging_set(task_.data()), found, seconds_since(start));
+  }
   const bool stopped = outcome.stopped != StopReason::none;
   if (test_ && !stopped) {
     const auto start = Clock::now();
     const Evaluation found = evaluate(*test_);
-    report.tested(found, seconds_since(start));
+    report.evaluated("test", found, seconds_since(start));
   }
   agree(*group_, [&] { folder.expect_there(); });
   states.finish(stopped);
@@ -270,12 +277,23 @@ StopReason Trainer::train_epoch(RunReport& report, RunStates& states) {
   start_epoch(state_.epoch, state_.position);
   step_start_ = Clock::now();
   ask_whether_to_stop();
-  while (stop_->answer() == StopReason::none && loader_->has_next()) {
+  while (stop_->answer() == StopReason::none && loader_->has_next() &&
+         planned_stop() == StopReason::none) {
     state_.metrics.clear();
     report.step(take_step(false));
     states.after_step(!loader_->has_next());
   }
-  return stop_->answer();
+  if (stop_->answer() != StopReason::none) return stop_->answer();
+  return loader_->has_next() ? planned_stop() : StopReason::none;
+}
+
+StopReason Trainer::planned_stop() const noexcept {
+  const RunOptions& run = plan_->run;
+  if (run.stop_after_epochs > 0 && state_.epoch >= run.stop_after_epochs)
+    return StopReason::stop_after_epochs;
+  if (run.stop_after_steps > 0 && state_.step >= run.stop_after_steps)
+    return StopReason::stop_after_steps;
+  return StopReason::none;
 }
 
 void Trainer::finish_epoch(RunReport& report) {

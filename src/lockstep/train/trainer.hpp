@@ -123,6 +123,8 @@ class Trainer {
 
   /// In run(): this rank's reason to stop at this point of a step. Local.
   [[nodiscard]] StopReason own_reason_to_stop() const;
+  /// The deck's own end of this start; the same on all ranks, without communication.
+  [[nodiscard]] StopReason planned_stop() const noexcept;
   /// In run(): all ranks are at the same point, and get stop_->answer(). Collective.
   void ask_whether_to_stop();
 

@@ -27,7 +27,7 @@ void log_softmax_case(Case& c) {
   c.expect_output_and_gradients(log_softmax(c.input("x"), dim));
 }
 
-// The mask is the file's: what is tested is the multiplication that dropout applies.
+// The mask comes from the file: the test covers only the multiplication of dropout.
 void dropout_case(Case& c) {
   const Tensor scale = c.tensor("mask").clone();
   const double p = c.number("p");

@@ -8,7 +8,8 @@
 namespace lockstep::test {
 namespace {
 
-// Twice: the loss itself, and what it is made of, which also gives the target a gradient.
+// Twice: the loss itself, and the operations that it consists of, which also give the target a
+// gradient.
 void mse_loss_case(Case& c) {
   const bool mean_of = c.text("reduction") == "mean";
   Case of_x = c;

@@ -27,7 +27,7 @@ using test::on_ranks;
 using test::on_ranks_soon;
 using test::StandIn;
 
-TEST(NcclMismatch, IsToldOnEveryRankAndNothingReachesTheDevice) {
+TEST(NcclMismatch, IsReportedOnEveryRankBeforeAnythingReachesTheDevice) {
   on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
     const auto t = on_device(me, of(6, 1.0F));
@@ -84,7 +84,7 @@ TEST(NcclMismatch, OfAnExchangesLengthsEndsEveryRank) {
   });
 }
 
-TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
+TEST(NcclDeadline, NamesTheMissingRank) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn&) {
     test::meet(group);
     if (group.rank() == 1) return;
@@ -116,7 +116,7 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
   EXPECT_LT(Clock::now() - start, seconds(60));
 }
 
-TEST(NcclDeadline, HoldsForAWorkThatNobodyWaitsFor) {
+TEST(NcclDeadline, HoldsForAWorkWithoutAWait) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
     const auto t = on_device(me, of(6, 1.0F));
@@ -160,7 +160,7 @@ TEST(NcclDeadline, HoldsWhereFreeingHangs) {
   EXPECT_LT(Clock::now() - start, seconds(60));
 }
 
-TEST(NcclFailure, ThatNcclReportsEndsAWaitAndTheNextCallSaysSo) {
+TEST(NcclFailure, ReportedByNcclEndsAWaitAndTheNextCall) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
     const auto t = on_device(me, of(6, 1.0F));
@@ -214,7 +214,7 @@ TEST(NcclFailure, OfADeviceEndsTheGroup) {
   });
 }
 
-TEST(NcclFailure, OfASplitIsASentenceOnTheRankThatFails) {
+TEST(NcclFailure, OfASplitIsReportedByTheFailedRank) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
     test::meet(group);

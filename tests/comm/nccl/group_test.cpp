@@ -46,7 +46,7 @@ TEST(NcclGroup, AWaitOrdersTheStreamAndDoesNotHoldTheHost) {
   });
 }
 
-TEST(NcclGroup, TheInputIsReadBehindWhatTheCurrentStreamHasBeenGiven) {
+TEST(NcclGroup, TheInputIsReadAfterEarlierWorkOfTheCurrentStream) {
   on_ranks(3, [](ProcessGroup& group, StandIn&) {
     const int me = group.rank();
     for (int i = 0; i < 20; ++i) {
@@ -93,7 +93,7 @@ TEST(NcclGroup, EachWaitOfAStreamIsNeeded) {
 }
 #endif
 
-TEST(NcclGroup, OverAPartHasItsGlobalRanksAndKnowsWhoIsOutside) {
+TEST(NcclGroup, OverAPartKnowsItsGlobalRanksAndTheRanksOutside) {
   const auto gpus = std::make_shared<StandIn>();
   run_ranks_as_threads(
       4,
@@ -205,7 +205,7 @@ TEST(NcclGroup, ABatchLeftByAnExceptionLeavesNothingOpen) {
   });
 }
 
-TEST(NcclGroup, GoesOnWhereNcclTakesItsTime) {
+TEST(NcclGroup, WaitsForASlowNccl) {
   const auto gpus = std::make_shared<StandIn>();
   gpus->polls = 7;
   on_ranks(
@@ -395,7 +395,7 @@ TEST(NcclGroup, OperationsAreInTheFlightRecorder) {
   });
 }
 
-TEST(NcclGroup, ABuildWithoutNcclSaysHowToGetIt) {
+TEST(NcclGroup, ABuildWithoutNcclRefusesGpus) {
 #ifndef LOCKSTEP_ENABLE_NCCL
   run_ranks_as_threads(2, [](ProcessGroup& control) {
     const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
@@ -435,7 +435,7 @@ TEST(MakeGroup, RefusesRanksOnDevicesOfTwoKinds) {
   });
 }
 
-TEST(NcclGroup, ARankWithoutItsDeviceIsASentenceOnEveryRank) {
+TEST(NcclGroup, ARankWithoutItsDeviceIsAnErrorOnEveryRank) {
   const auto gpus = std::make_shared<StandIn>();
   for (const Device missing : {Device{DeviceType::sim, 9}, Device{DeviceType::cuda, 0}}) {
     run_ranks_as_threads(2, [&](ProcessGroup& control) {

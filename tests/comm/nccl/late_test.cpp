@@ -60,7 +60,7 @@ TEST(NcclLate, AMismatchEndsEveryRankInTheVerdict) {
         expect_in(test::message_of<CommError>([&] { group.barrier(); }), "it failed earlier");
       },
       nccl);
-  // Each is called on a thread of its own, which nobody waits for.
+  // Each call runs on its own thread, without a wait.
   const auto start = Clock::now();
   while (nccl->calls("ncclCommAbort") < 3 && seconds_since(start) < 10) std::this_thread::yield();
   EXPECT_EQ(nccl->calls("ncclCommAbort"), 3);
@@ -93,7 +93,7 @@ TEST(NcclLate, ASkippedCallIsAnErrorOnEveryRank) {
   });
 }
 
-TEST(NcclLate, ADeadlineNamesTheRankThatDoesNotCome) {
+TEST(NcclLate, ADeadlineNamesTheMissingRank) {
   test::on_ranks_soon(
       2,
       [](ProcessGroup& group, StandIn&) {
@@ -139,7 +139,7 @@ TEST(NcclLate, GroupsAreLaunchedInTheOrderOfTheCalls) {
 }
 
 // More would fill the queue of its device, which then holds the host.
-TEST(NcclLate, ARankIsNotAheadWithoutLimit) {
+TEST(NcclLate, ARanksLeadIsLimited) {
   std::atomic<bool> is_there = false;
   const auto nccl = std::make_shared<StandIn>();
   on_late_ranks(
@@ -161,7 +161,7 @@ TEST(NcclLate, ARankIsNotAheadWithoutLimit) {
       nccl);
 }
 
-TEST(NcclLate, GroupsOfBothKindsAreNotOnOneDevice) {
+TEST(NcclLate, GroupsOfBothKindsCannotShareADevice) {
   const auto nccl = std::make_shared<StandIn>();
   run_ranks_as_threads(2, [&](ProcessGroup& control) {
     const auto first = test::nccl_group(nccl, control, patient);

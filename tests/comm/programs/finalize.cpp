@@ -1,5 +1,5 @@
-// Groups that nobody closed: their destructors are local, MPI_Finalize frees their communicators,
-// and afterwards calls throw instead of touching MPI.
+// Groups that are not closed: their destructors are local, MPI_Finalize frees their communicators,
+// and later calls throw without touching MPI.
 #include <comm/programs/program.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 

@@ -1,5 +1,5 @@
-// Both ranks end by an exception, with workers that nobody has shut down and a call on its way: the
-// code is the exception's (killed_callee_test.cpp).
+// Both ranks end by an exception, without shutdown and with a call in flight: the exit code is the
+// exception's (killed_callee_test.cpp).
 #include <chrono>
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-// Below MPI_THREAD_MULTIPLE there are no threads: calls are executed by who waits, and by serve().
+// Below MPI_THREAD_MULTIPLE there are no threads: calls are executed in waits and in serve().
 #include <comm/programs/program.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/rpc/agent.hpp>

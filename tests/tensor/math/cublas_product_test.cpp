@@ -67,7 +67,7 @@ void store(cudaDataType type, void* data, std::int64_t i, double value) {
   }
 }
 
-/// A matrix of which a layout says how it lies.
+/// A matrix as its layout describes it.
 struct Stored {
   cudaDataType type;
   std::uint64_t rows, columns;
@@ -247,7 +247,7 @@ void expect_product(const ProductCase& c, DType dtype) {
   EXPECT_EQ(result.to(DType::f64).to_vector<double>(), expected);
 }
 
-TEST(CublasProduct, IsToldWhatTheProductIs) {
+TEST(CublasProduct, ReceivesTheDescriptionOfTheProduct) {
   asked = {};
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     for (const bool left : {false, true}) {
@@ -263,7 +263,7 @@ TEST(CublasProduct, IsToldWhatTheProductIs) {
   }
 }
 
-TEST(CublasProduct, IsAskedForWithoutTf32AndWithTheAlignmentsThatThereAre) {
+TEST(CublasProduct, IsRequestedWithoutTf32AndWithTheActualAlignments) {
   asked = {};
   ColumnMajorProduct p = product_of({4, 4, 4}, DType::f32);
   p.left.alignment = 256;
@@ -283,7 +283,7 @@ TEST(CublasProduct, IsAskedForWithoutTf32AndWithTheAlignmentsThatThereAre) {
   EXPECT_EQ(asked.compute_type, CUBLAS_COMPUTE_64F);
 }
 
-TEST(CublasProduct, SaysWhatItCannotCompute) {
+TEST(CublasProduct, NamesTheProblemItCannotCompute) {
   const ColumnMajorProduct p = product_of({6, 4, 5}, DType::bf16);
   asked = {.has_algorithm = false};
   EXPECT_EQ(test::message_of<Error>([&] { static_cast<void>(math::cublas_plan("linear", p, gpu)); })

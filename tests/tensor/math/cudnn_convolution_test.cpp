@@ -273,7 +273,7 @@ void expect_same(const Tensor& found, const Tensor& expected) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 1e-4) << i;
 }
 
-TEST(CudnnConvolution, IsToldWhatTheConvolutionIs) {
+TEST(CudnnConvolution, ReceivesTheDescriptionOfTheConvolution) {
   cudnn_asked = {};
   const Conv2dOptions all_options[] = {{},
                                        {.stride = {2, 1}, .padding = {1, 2}},
@@ -322,7 +322,7 @@ TEST(CudnnConvolution, UsesTf32ForRoundedOperandsOnly) {
   EXPECT_EQ(math_type(DType::f32), CUDNN_DEFAULT_MATH);
 }
 
-TEST(CudnnConvolution, SaysWhatItCannotCompute) {
+TEST(CudnnConvolution, NamesTheProblemItCannotCompute) {
   cudnn_asked = {.has_algorithm = false};
   EXPECT_EQ(test::message_of<Error>([] {
               static_cast<void>(math::cudnn_plan(

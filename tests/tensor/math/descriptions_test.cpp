@@ -20,7 +20,7 @@ using math::Convolution;
 using math::ConvolutionPass;
 using test::message_of;
 
-TEST(ColumnMajor, OperandsChangePlaces) {
+TEST(ColumnMajor, OperandsAreSwapped) {
   const Tensor a = Tensor::zeros({4, 5}), b = Tensor::zeros({5, 6}), c = Tensor::zeros({4, 6});
   const ColumnMajorProduct p = column_major("linear", {4, 6, 5}, {a, 5}, {b, 6}, {c, 6});
   EXPECT_EQ(p.rows, 6);
@@ -49,7 +49,7 @@ TEST(ColumnMajor, ATransposedOperandStaysTransposed) {
   EXPECT_EQ(describe(p), "c[4, 6] = a[5, 4]^T b[6, 5]^T + bias of bf16, sums in f32, 3 times");
 }
 
-TEST(ColumnMajor, AlignmentIsThatOfEveryMatrix) {
+TEST(ColumnMajor, AlignmentHoldsForEveryMatrix) {
   const Tensor memory = Tensor::zeros({4096});
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
   const auto up = static_cast<std::int64_t>((256 - begin % 256) % 256 / sizeof(float));
@@ -71,7 +71,7 @@ TEST(ColumnMajor, TheStrideOfOneRowHoldsIt) {
   EXPECT_EQ(p.result.stride, 4);
 }
 
-TEST(ColumnMajor, ProblemsThatDifferAreTold) {
+TEST(ColumnMajor, ProblemsWithOtherOptionsDiffer) {
   const Tensor x = Tensor::zeros({64});
   const math::Matrices m{x, 8};
   const ColumnMajorProduct p = column_major("test", {4, 4, 4}, m, m, m);
@@ -110,7 +110,7 @@ detail::Conv2dProblem image_problem() {
           .options = {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}, .groups = 2}};
 }
 
-TEST(ConvolutionDescription, OfImages) {
+TEST(ConvolutionDescription, DescribesImages) {
   const Convolution c =
       convolution_of(image_problem(), ConvolutionPass::backward_weight, DType::f32, 7);
   EXPECT_EQ(c.dims, 2);
@@ -123,7 +123,7 @@ TEST(ConvolutionDescription, OfImages) {
             "stride 2 x 1, padding 1 x 2, dilation 1 x 2, 2 groups");
 }
 
-TEST(ConvolutionDescription, OfVolumes) {
+TEST(ConvolutionDescription, DescribesVolumes) {
   detail::Conv2dProblem p{
       .n = 1, .c = 2, .h = 5, .w = 6, .o = 3, .kh = 3, .kw = 3, .oh = 3, .ow = 4};
   p.is_3d = true;
@@ -135,7 +135,7 @@ TEST(ConvolutionDescription, OfVolumes) {
             "stride 2 x 1 x 1, padding 1 x 0 x 0, dilation 1 x 1 x 1, 1 group");
 }
 
-TEST(ConvolutionDescription, SaysWhetherOperandsAreRounded) {
+TEST(ConvolutionDescription, KnowsWhetherOperandsAreRounded) {
   const auto rounded = [](DType dtype) {
     return convolution_of(image_problem(), ConvolutionPass::forward, dtype, 1).rounded;
   };
@@ -145,7 +145,7 @@ TEST(ConvolutionDescription, SaysWhetherOperandsAreRounded) {
   EXPECT_FALSE(rounded(DType::f64));
 }
 
-TEST(ConvolutionDescription, SamplesGoTogetherAsFarAsAnIntCounts) {
+TEST(ConvolutionDescription, ACallTakesAsManySamplesAsAnIntCounts) {
   detail::Conv2dProblem p = image_problem();
   EXPECT_EQ(samples_a_call(p), 8);
   p.n = 3'000'000;

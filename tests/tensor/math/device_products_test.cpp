@@ -141,7 +141,7 @@ void expect_product(const ProductCase& c, DType dtype, Device device) {
       }
     }
   }
-  // What lies between and beside the matrices is nobody's to write.
+  // The memory between and beside the matrices must not change.
   EXPECT_EQ(read(result), expected);
 }
 
@@ -233,7 +233,7 @@ TEST_P(MathOn, TheGradientOfABiasIsTheSumOfItsRows) {
   }
 }
 
-TEST_P(MathOn, MatmulRepeatsAndSums) {
+TEST_P(MathOn, MatmulBroadcastsAndSums) {
   const Tensor a = on(device(), eighths(2 * 3 * 4 * 5, 1), DType::f32).reshape({2, 3, 4, 5});
   const Tensor b = on(device(), eighths(3 * 5 * 6, 2), DType::f32).reshape({3, 5, 6});
   const Tensor column = on(device(), eighths(2 * 5 * 6, 3), DType::f32).reshape({2, 1, 5, 6});
@@ -348,7 +348,7 @@ std::int64_t outputs(std::int64_t in, std::int64_t kernel, const Conv3dOptions& 
   return (in + 2 * o.padding[d] - o.dilation[d] * (kernel - 1) - 1) / o.stride[d] + 1;
 }
 
-TEST_P(MathOn, ConvolutionsOfImages) {
+TEST_P(MathOn, ConvolutionsOfImagesEqualTheirDefinition) {
   const ConvCase cases[] = {
       {2, 3, 1, 9, 7, 4, 1, 3, 3, {}},
       {2, 3, 1, 9, 7, 4, 1, 3, 2, {.padding = {0, 1, 2}}},
@@ -387,7 +387,7 @@ TEST_P(MathOn, ConvolutionsOfImages) {
   }
 }
 
-TEST_P(MathOn, ConvolutionsOfVolumes) {
+TEST_P(MathOn, ConvolutionsOfVolumesEqualTheirDefinition) {
   const ConvCase cases[] = {
       {2, 2, 4, 5, 6, 3, 3, 3, 2, {.padding = {1, 0, 1}}},
       {1, 4, 5, 5, 5, 4, 2, 3, 3, {.stride = {2, 1, 2}, .padding = 1, .groups = 2}},
@@ -465,7 +465,7 @@ std::vector<double> attention(const AttentionCase& c, DType dtype, Device device
   return all;
 }
 
-TEST_P(MathOn, AttentionInPartsIsAttention) {
+TEST_P(MathOn, AttentionInPartsEqualsAttention) {
   const AttentionCase cases[] = {
       {2, 3, 7, 7, 4, true},
       {3, 2, 5, 9, 8, false, true},

@@ -67,7 +67,7 @@ TEST_F(CachingAllocatorTest, ABlockThatAnotherStreamUsesWaitsForIt) {
   allocator.free(third);
 }
 
-TEST_F(CachingAllocatorTest, WhatIsFreedIsPoisoned) {
+TEST_F(CachingAllocatorTest, FreedMemoryIsPoisoned) {
   MemoryBlock* const block = allocator.allocate(64, a);
   void* const data = block->data;
   runtime.fill(data, 1, 64, a);
@@ -77,7 +77,7 @@ TEST_F(CachingAllocatorTest, WhatIsFreedIsPoisoned) {
   EXPECT_EQ(bytes, std::vector<unsigned char>(64, SimulatedMemory::poison));
 }
 
-TEST_F(CachingAllocatorTest, GivesBackWhatItKeepsBeforeItRefuses) {
+TEST_F(CachingAllocatorTest, ReturnsCachedMemoryBeforeItRefuses) {
   MemoryBlock* const kept = allocator.allocate(std::size_t{1} << 20U, a);
   MemoryBlock* const awaiting = allocator.allocate(std::size_t{1} << 20U, a);
   allocator.record_stream(awaiting, b, device.index);
@@ -94,7 +94,7 @@ TEST_F(CachingAllocatorTest, GivesBackWhatItKeepsBeforeItRefuses) {
   allocator.free(large);
 }
 
-TEST_F(CachingAllocatorTest, BeyondTheLimitASentenceSaysWhoHoldsHowMuch) {
+TEST_F(CachingAllocatorTest, BeyondTheLimitTheErrorListsUseByLabel) {
   allocator.set_limit(std::size_t{8} << 20U);
   std::vector<MemoryBlock*> blocks;
   const auto hold = [&](const char* label, std::size_t bytes) {
@@ -118,7 +118,7 @@ TEST_F(CachingAllocatorTest, BeyondTheLimitASentenceSaysWhoHoldsHowMuch) {
   EXPECT_LE(allocator.stats().cached, std::int64_t{8} << 20U);
 }
 
-TEST_F(CachingAllocatorTest, ADeviceThatFailedIsToldAndItsMemoryComesBack) {
+TEST_F(CachingAllocatorTest, ADeviceFailureIsReportedAndItsMemoryReturns) {
   MemoryBlock* const block = allocator.allocate(64, a);
   allocator.record_stream(block, b, device.index);
   runtime.inject(device.index, {.error_at = 1});
@@ -248,7 +248,7 @@ TEST_F(CachingAllocatorTest, RandomSchedulesNeverGetABlockBeforeItsEvents) {
   runtime.destroy(c);
 }
 
-TEST_F(CachingAllocatorTest, ThereIsNoneForADeviceThatIsNot) {
+TEST_F(CachingAllocatorTest, ANonexistentDeviceIsRefused) {
   const auto message = test::message_of<InputError>([] {
     static_cast<void>(CachingAllocator::of({DeviceType::sim, 9}));
   });

@@ -1,4 +1,5 @@
-// The simulated device: what waits is right, and what forgets to wait is wrong, as on a GPU.
+// The simulated device: a program that waits is right, and one that forgets to wait is wrong, as on
+// a GPU.
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 
 #include <unistd.h>
@@ -74,14 +75,14 @@ class SimulatedDeviceTest : public testing::Test {
   Diary diary;
 };
 
-TEST_F(SimulatedDeviceTest, RunsAStreamInOrderWhenSomebodyWaitsForIt) {
+TEST_F(SimulatedDeviceTest, RunsAStreamInOrderOnAWait) {
   for (const char what : {'1', '2', '3'}) write_late(a, what);
   EXPECT_EQ(diary.read(), "");
   runtime.synchronize(a);
   EXPECT_EQ(diary.read(), "123");
 }
 
-TEST_F(SimulatedDeviceTest, StreamsTakeTurnsInAnOrderThatTheSeedDecides) {
+TEST_F(SimulatedDeviceTest, TheSeedDecidesTheOrderOfStreams) {
   const auto order = [&](std::uint64_t seed) {
     runtime.set_seed(seed);
     diary.text.clear();
@@ -120,7 +121,7 @@ TEST_F(SimulatedDeviceTest, AnEventOrdersTwoStreamsWhateverTheSeed) {
   runtime.destroy(event);
 }
 
-// The runtime's thread asks, and nobody waits.
+// The runtime's thread polls without a wait.
 TEST_F(SimulatedDeviceTest, AKernelThatWaitsForOthersHoldsItsStreamOnly) {
   std::atomic<bool> is_ready = false, was_asked = false;
   const auto ready = [&] {
@@ -141,7 +142,7 @@ TEST_F(SimulatedDeviceTest, AKernelThatWaitsForOthersHoldsItsStreamOnly) {
   runtime.destroy(last);
 }
 
-TEST_F(SimulatedDeviceTest, AnEventThatIsAskedForAgainAndAgainIsOverInTheEnd) {
+TEST_F(SimulatedDeviceTest, ARepeatedlyQueriedEventCompletes) {
   RuntimeEvent* const first = runtime.make_event(device);
   RuntimeEvent* const last = runtime.make_event(device);
   EXPECT_TRUE(runtime.is_over(last)) << "it was never recorded";
@@ -172,7 +173,7 @@ TEST_F(SimulatedDeviceTest, ReadsAPinnedSourceLateAndAnyOtherAtOnce) {
   runtime.free(device, data);
 }
 
-TEST_F(SimulatedDeviceTest, PoisonsMemoryThatIsNewAndMemoryThatIsNobodys) {
+TEST_F(SimulatedDeviceTest, PoisonsNewMemoryAndFreedMemory) {
   constexpr std::size_t count = 300;
   const std::vector<unsigned char> poison(count, SimulatedMemory::poison);
   auto* const data = static_cast<unsigned char*>(runtime.allocate(device, count));
@@ -197,14 +198,14 @@ TEST_F(SimulatedDeviceTest, CopiesBetweenDevices) {
   runtime.destroy(there);
 }
 
-TEST_F(SimulatedDeviceTest, KeepsAtMostSoManyTasksWaiting) {
+TEST_F(SimulatedDeviceTest, LimitsTheNumberOfWaitingTasks) {
   for (int i = 0; i < 3000; ++i) write_late(a, 'x');
   EXPECT_LE(runtime.counts(device).queued, SimulatedRuntime::max_queued);
   runtime.synchronize(a);
   EXPECT_EQ(diary.read(), std::string(3000, 'x'));
 }
 
-TEST_F(SimulatedDeviceTest, RunsOutOfMemoryWhereItIsTold) {
+TEST_F(SimulatedDeviceTest, RunsOutOfMemoryAtTheInjectedFault) {
   runtime.inject(device, {.out_of_memory_at = 2});
   void* const first = runtime.allocate(device, 64);
   EXPECT_NE(first, nullptr);
@@ -217,9 +218,9 @@ TEST_F(SimulatedDeviceTest, RunsOutOfMemoryWhereItIsTold) {
   runtime.free(device, more);
 }
 
-TEST_F(SimulatedDeviceTest, AFailedLaunchIsToldByEveryLaterCall) {
+TEST_F(SimulatedDeviceTest, AFailedLaunchIsReportedByEveryLaterCall) {
   runtime.inject(device, {.error_at = 2});
-  for (const char what : {'1', '2', '3'}) write_late(a, what);  // nobody knows yet
+  for (const char what : {'1', '2', '3'}) write_late(a, what);  // not reported yet
   const auto message = test::message_of<DeviceError>([&] { runtime.synchronize(a); });
   EXPECT_TRUE(test::mentions(message, "sim:7 failed") && test::mentions(message, "'write'"))
       << message;
@@ -240,7 +241,7 @@ TEST_F(SimulatedDeviceTest, AnExceptionOfAKernelIsADeviceError) {
       << message;
 }
 
-TEST_F(SimulatedDeviceTest, AHangHoldsItsStreamUntilItIsLetGo) {
+TEST_F(SimulatedDeviceTest, AHangBlocksItsStreamUntilItIsReleased) {
   RuntimeEvent* const event = runtime.make_event(device);
   runtime.inject(device, {.hang_at = 1});
   write_late(a, 'a');
@@ -256,7 +257,7 @@ TEST_F(SimulatedDeviceTest, AHangHoldsItsStreamUntilItIsLetGo) {
   runtime.destroy(event);
 }
 
-TEST_F(SimulatedDeviceTest, AFaultThatHasNotBegunIsForgottenWhenTheDeviceIsLetGo) {
+TEST_F(SimulatedDeviceTest, AReleaseCancelsFaultsThatHaveNotBegun) {
   for (const SimulatedFaults& fault : {SimulatedFaults{.hang_at = 1}, {.error_at = 1}}) {
     runtime.inject(device, fault);
     write_late(a, 'a');
@@ -266,7 +267,7 @@ TEST_F(SimulatedDeviceTest, AFaultThatHasNotBegunIsForgottenWhenTheDeviceIsLetGo
   EXPECT_EQ(diary.read(), "aa");
 }
 
-TEST_F(SimulatedDeviceTest, AGraphRunsWhatWasCapturedAsOftenAsItIsLaunched) {
+TEST_F(SimulatedDeviceTest, AGraphRunsTheCapturedTasksAtEveryLaunch) {
   runtime.begin_capture(a);
   write_late(a, '1');
   write_late(a, '2');
@@ -281,7 +282,7 @@ TEST_F(SimulatedDeviceTest, AGraphRunsWhatWasCapturedAsOftenAsItIsLaunched) {
   runtime.destroy(graph);
 }
 
-TEST_F(SimulatedDeviceTest, CaptureForbidsWhatCudaForbids) {
+TEST_F(SimulatedDeviceTest, CaptureRefusesTheCallsThatCudaRefuses) {
   std::vector<unsigned char> host(8);
   unsigned char* const data = bytes_of(0, 8, a);
   const std::vector<std::pair<const char*, std::function<void()>>> operations{
@@ -300,13 +301,13 @@ TEST_F(SimulatedDeviceTest, CaptureForbidsWhatCudaForbids) {
   runtime.free(device, data);
 }
 
-TEST_F(SimulatedDeviceTest, ThereIsNoDeviceBeyondTheLast) {
+TEST_F(SimulatedDeviceTest, ADeviceBeyondTheLastIsRefused) {
   const auto message = test::message_of<InputError>(
       [&] { static_cast<void>(runtime.allocate(SimulatedRuntime::devices, 1)); });
   EXPECT_TRUE(test::mentions(message, "sim:8")) << message;
 }
 
-TEST_F(SimulatedDeviceTest, IsUsedByThreadsAtOnce) {
+TEST_F(SimulatedDeviceTest, MayBeUsedByThreadsAtOnce) {
   {
     std::vector<std::jthread> team;
     for (int t = 0; t < 4; ++t) {
@@ -328,7 +329,7 @@ TEST_F(SimulatedDeviceTest, IsUsedByThreadsAtOnce) {
 
 using SimulatedMemoryDeathTest = SimulatedDeviceTest;
 
-TEST_F(SimulatedMemoryDeathTest, HostCodeThatTouchesItIsToldWhoseMemoryItIs) {
+TEST_F(SimulatedMemoryDeathTest, AccessByHostCodeNamesTheMemorysOwner) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   unsigned char* const data = bytes_of(0, 100, a);
   runtime.set_label(data, "conv1.weight");
@@ -343,7 +344,7 @@ TEST_F(SimulatedMemoryDeathTest, HostCodeThatTouchesItIsToldWhoseMemoryItIs) {
                "sim:7: memory that holds no tensor");
 }
 
-TEST_F(SimulatedMemoryDeathTest, AnyOtherFaultGoesToWhoHandledItBefore) {
+TEST_F(SimulatedMemoryDeathTest, OtherFaultsGoToThePreviousHandler) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   volatile int* const nowhere = reinterpret_cast<int*>(std::uintptr_t{64});
   EXPECT_DEATH(

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-/// The slope of relu where it has made y.
+/// The slope of the relu whose output is y.
 struct ReluSlope {
   static constexpr bool symmetric = true;
   Tensor y;
@@ -73,7 +73,7 @@ class SigmoidNode : public PooledNode<SigmoidNode> {
     }
   }
   void differentiate(Differentiation& d) override {
-    d.give(0, d.grad_output() * (d.output() * sigmoid(-input(0))));  // 1 - y, all its digits
+    d.give(0, d.grad_output() * (d.output() * sigmoid(-input(0))));  // 1 - y with full accuracy
   }
   [[nodiscard]] const char* name() const noexcept override { return "sigmoid"; }
 
@@ -138,11 +138,11 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
   int dim_;
 };
 
-/// For what looks at positions, which an image in channel blocks has elsewhere.
+/// For operations that depend on positions: channel blocks store an image in another order.
 Tensor empty_plain(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
-/// What is left if all is dropped: 0, of infinities and NaN too.
-struct Nothing {
+/// The result of dropping all elements: 0, also for infinities and NaN.
+struct DropAll {
   static constexpr bool symmetric = true;
 
   void apply(const Tensor&, bool accumulate, const Tensor& y) const {
@@ -151,9 +151,9 @@ struct Nothing {
   [[nodiscard]] static const char* name() noexcept { return "dropout"; }
 };
 
-/// Each element or channel times 0 or 1 / (1 - p).
+/// Multiplies each element or channel by 0 or 1 / (1 - p).
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
-  if (p == 1.0) return linear_map(Nothing{}, x, empty_plain(x.data()));
+  if (p == 1.0) return linear_map(DropAll{}, x, empty_plain(x.data()));
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
   dropout_scale(p, key, scale);
   return linear_map(detail::ScaleMap{"dropout", std::move(scale)}, x, empty_plain(x.data()));

@@ -22,8 +22,8 @@ Tensor scalar_like(const Tensor& x, double value) {
   return Tensor::full({}, value, x.dtype(), x.device());
 }
 
-/// An operand's gradient from that of the broadcast result: scale (a op b), summed over the
-/// dimensions in which the operand was repeated.
+/// Gives an operand its gradient: scale (a op b), summed over the dimensions in which the operand
+/// was broadcast.
 void give(const GradTarget& target, Arithmetic op, const Tensor& a, const Tensor& b,
           const Shape& full, double scale = 1) {
   if (target.tensor.shape() == full) {
@@ -34,7 +34,7 @@ void give(const GradTarget& target, Arithmetic op, const Tensor& a, const Tensor
   reduce_sum(unsummed, scale, target.accumulate, target.tensor);
 }
 
-/// The same for scale times the result's gradient itself; scale is 1 or -1.
+/// The same for scale times the result's gradient; scale is 1 or -1.
 void give(const GradTarget& target, const Tensor& grad_output, double scale) {
   if (target.tensor.shape() == grad_output.shape()) {
     arithmetic(Arithmetic::multiply, grad_output, scalar_like(grad_output, scale),
@@ -174,7 +174,7 @@ class AddNumberNode : public PooledNode<AddNumberNode> {
   [[nodiscard]] const char* name() const noexcept override { return "add_number"; }
 };
 
-/// x times a number.
+/// Multiplies x by a number.
 struct TimesNumber {
   static constexpr bool symmetric = true;
   Tensor factor;
@@ -185,7 +185,7 @@ struct TimesNumber {
   [[nodiscard]] static const char* name() noexcept { return "mul_number"; }
 };
 
-/// x divided by a number.
+/// Divides x by a number.
 struct OverNumber {
   static constexpr bool symmetric = true;
   Tensor divisor;
@@ -196,7 +196,7 @@ struct OverNumber {
   [[nodiscard]] static const char* name() noexcept { return "div_number"; }
 };
 
-/// x with zeros where the mask is true: what masked_fill's result depends on.
+/// x with zeros where the mask is true: the linear part of masked_fill.
 struct Unmasked {
   static constexpr bool symmetric = true;
   Tensor mask;
@@ -211,7 +211,7 @@ class CastNode : public PooledNode<CastNode> {
  public:
   void backward(const Tensor& grad_output) override {
     if (!input(0).is_leaf()) return pass_grad(0, grad_output.to(input(0).data().dtype()));
-    const GradTarget x = grad_target(0);  // f32, perhaps, for a leaf of 16 bits
+    const GradTarget x = grad_target(0);  // may be f32 for a 16-bit leaf
     if (!x.wanted) return;
     accumulate_into(x.tensor, x.accumulate, [&](const Tensor& to) { convert(grad_output, to); });
   }

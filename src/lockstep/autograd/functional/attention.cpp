@@ -23,8 +23,8 @@ Heads operand(const Tensor& t, const AttentionPlan& plan) {
   return t.dims() == 4 ? heads_of(t) : heads_in(t, plan.heads, 0, 1);
 }
 
-/// 1 where a query may see a key, else 0: [B,1,T,S], of `like`'s dtype and beside it. For masks on
-/// a device it waits.
+/// 1 where a query sees a key, else 0: [B,1,T,S], with the dtype and device of `like`. Waits for
+/// the device if there is a mask on it.
 Tensor visible_keys(const AttentionPlan& plan, const Tensor& like) {
   const auto flags = [](const Tensor& t) {
     return t.defined() ? static_cast<const bool*>(t.data()) : nullptr;
@@ -51,18 +51,19 @@ Variable attention_weights(const AttentionPlan& plan, const Operand& q, const Op
   return detail::rounded_once(q, k, [&](const Variable& query, const Variable& key) {
     const Variable visible(visible_keys(plan, query.data()));
     const Variable scores = matmul(query, transpose(key, 2, 3)) * plan.scale;
-    // Far below any score, and finite: a query that sees nothing is left to the last factor.
+    // Finite and far below any score; the last factor handles a query that sees nothing.
     return softmax(scores * visible + (visible - 1.0) * 1e30) * visible;
   });
 }
 
-/// What attention_forward does, of q, k and v [B,H,T,D], with all probabilities at hand.
+/// attention_forward of q, k and v [B,H,T,D] by simpler operations, with all probabilities in
+/// memory.
 Variable attend_by_parts(const AttentionPlan& plan, const Variable& q, const Variable& k,
                          const Variable& v) {
   return matmul(attention_weights(plan, q, k), v);
 }
 
-/// [B,T,E] as [B,H,T,D], and back.
+/// [B,T,E] as [B,H,T,D].
 Variable split_heads(const Variable& x, std::int64_t heads) {
   const Shape& s = x.shape();
   return transpose(reshape(x, {s[0], s[1], heads, s[2] / heads}), 1, 2);
@@ -79,7 +80,7 @@ class AttentionNode : public PooledNode<AttentionNode> {
 
   void backward(const Tensor& grad_output) override {
     const auto same = [&](int i, int j) { return input(i).record() == input(j).record(); };
-    // Operands that are one variable share a gradient: each adds to what the one before left.
+    // Operands that are one variable share a gradient, so each adds to that of the one before.
     const bool one_by_one = same(0, 1) || same(0, 2) || same(1, 2);
     std::array<AttentionGrad, 3> grads;
     for (int i = 0; i < 3; ++i) {
@@ -144,12 +145,12 @@ class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
   Tensor log_sum_;
 };
 
-/// Two products of T x S x D a head; what causality spares is not taken off.
+/// Counts two products of T x S x D a head, without the savings of a causal mask.
 void count(const AttentionPlan& plan) {
   count_flops(4 * plan.batch * plan.heads * plan.queries * plan.keys * plan.width);
 }
 
-/// Completes the plan, whose sizes are set, from the options.
+/// Completes a plan from the options; its sizes are already set.
 void apply_options(const AttentionOptions& options, const Tensor& q, AttentionPlan& plan) {
   plan.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(plan.width)));
   plan.causal = options.causal;
@@ -205,7 +206,7 @@ Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const 
 
 namespace {
 
-/// The sizes of multi_head_attention's operands; throws ShapeError where they do not fit.
+/// The sizes of multi_head_attention's operands. Throws ShapeError if they do not fit together.
 AttentionPlan multi_head_plan(const Variable& q, const Variable& k, const Variable& v,
                               std::int64_t heads) {
   const Tensor &query = q.data(), &key = k.data(), &value = v.data();

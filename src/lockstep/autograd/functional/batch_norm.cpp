@@ -73,7 +73,7 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
 
 using Exchange = std::shared_ptr<const StatisticsExchange>;
 
-/// Of a batch that lies on several ranks, of which each has an x of its own.
+/// Batch normalisation of a batch spread over several ranks, each with its own part x.
 class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
  public:
   static constexpr bool mixes_layouts = true;
@@ -108,7 +108,8 @@ class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
   [[nodiscard]] const char* name() const noexcept override { return "batch_norm"; }
 
  private:
-  /// Copies in any case, unlike pass_grad: what is given is replaced by the sum over ranks.
+  /// Always copies, unlike pass_grad: the gradient given is later replaced by its sum over the
+  /// ranks.
   void give(int input, const Tensor& gradient) {
     const auto target = grad_target(input);
     if (!target.wanted) return;
@@ -126,8 +127,8 @@ class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
   Exchange exchange_;
 };
 
-/// Puts the statistics of all ranks' batch in the place of the running ones, which it moves; how
-/// many values a channel has, f64 [1]. Collective.
+/// Replaces the running statistics in `inputs` by those of the whole batch over all ranks, after
+/// updating the running ones. Returns the number of values in a channel, f64 [1]. Collective.
 Tensor take_statistics_of_all(const StatisticsExchange& exchange, double momentum,
                               BatchNormInputs& inputs) {
   const std::int64_t channels = inputs.weight.numel();
@@ -141,7 +142,8 @@ Tensor take_statistics_of_all(const StatisticsExchange& exchange, double momentu
                              inputs.running_var, mean, variance, count);
   inputs.running_mean = mean;
   inputs.running_var = variance;
-  // Who has two values knows; if nobody does, all ranks look, which waits for a device.
+  // A rank with two values need not look. If no rank has two, all ranks read the count, which waits
+  // for a device.
   if (inputs.x.numel() <= channels && count.item() == 1) {
     throw ShapeError("batch_norm of x " + describe(inputs.x) +
                      ": in training each channel needs more than one value, and all ranks together "
@@ -150,7 +152,7 @@ Tensor take_statistics_of_all(const StatisticsExchange& exchange, double momentu
   return count;
 }
 
-/// `given`, or `value` for each channel of x where it is undefined.
+/// `given` or, if undefined, `value` for each channel of x.
 Tensor or_constant(const Tensor& given, const Tensor& x, double value) {
   return given.defined() ? given : Tensor::full({plain_shape(x)[1]}, value, x.dtype(), x.device());
 }
@@ -173,7 +175,8 @@ Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias
   BatchNormInputs inputs{.x = x.data(),
                          .weight = or_constant(data(weight), x.data(), 1.0),
                          .bias = or_constant(data(bias), x.data(), 0.0),
-                         // Scratch where none are kept: kernels write them in any case.
+                         // The kernels always write running statistics, so scratch tensors replace
+                         // missing ones.
                          .running_mean = or_constant(statistics.running_mean, x.data(), 0.0),
                          .running_var = or_constant(statistics.running_var, x.data(), 0.0),
                          .residual = residual.defined() ? residual.data() : Tensor(),

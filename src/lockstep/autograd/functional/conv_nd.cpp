@@ -45,7 +45,7 @@ class Conv3dNode : public PooledNode<Conv3dNode> {
   Conv3dOptions options_;
 };
 
-/// What is the input's gradient in a convolution is the output here, and the other way round.
+/// The input's gradient in a convolution is the output of the transposed one, and vice versa.
 template <class Kind>
 class ConvTransposeNode : public PooledNode<ConvTransposeNode<Kind>> {
  public:
@@ -115,7 +115,7 @@ Variable conv_transpose(const Variable& x, const Variable& weight, const Variabl
   }
   const typename Kind::Options options{o.stride, o.padding, o.dilation, o.groups};
   Tensor y = Tensor::empty(Shape(extents), in.dtype(), in.device());
-  // The convolution that this is the transpose of takes y to x.
+  // This operation is the transpose of a convolution from y to x.
   static_cast<void>(Kind::shape(y, kernel, options));
   Kind::backward_input(in, kernel, options, false, y);
   if (bias.defined()) add_channel_bias(bias.data(), y);
@@ -123,7 +123,7 @@ Variable conv_transpose(const Variable& x, const Variable& weight, const Variabl
   return record<ConvTransposeNode<Kind>>(std::move(y), {&x, &weight, &bias}, options);
 }
 
-/// [N,C,L] as [N,C,1,L]; anything else as it is, for the message.
+/// [N,C,L] as [N,C,1,L]. Other shapes are kept for the error message.
 Variable as_image(const Variable& x) {
   const Shape& s = x.shape();
   return s.dims() == 3 ? reshape(x, {s[0], s[1], 1, s[2]}) : x;

@@ -17,7 +17,7 @@ std::int64_t* whole_numbers(const Tensor& t) { return static_cast<std::int64_t*>
 
 class CtcLossNode : public PooledNode<CtcLossNode> {
  public:
-  /// factors[n] * the result's gradient is that of sample n's loss.
+  /// The gradient of sample n's loss is factors[n] times the result's gradient.
   CtcLossNode(CtcTargets targets, Tensor alpha, Tensor losses, Tensor factors)
       : targets_(std::move(targets)),
         alpha_(std::move(alpha)),
@@ -28,7 +28,7 @@ class CtcLossNode : public PooledNode<CtcLossNode> {
     const auto x = grad_target(0);
     if (!x.wanted) return;
     const Tensor of_sample = factors_.clone();
-    of_sample *= grad_output.to(DType::f64);  // of each sample, or of all
+    of_sample *= grad_output.to(DType::f64);  // one for each sample, or one for all
     ctc_backward(of_sample.to(losses_.dtype()), input(0).data(), targets_, alpha_, losses_,
                  x.accumulate, x.tensor);
   }
@@ -41,7 +41,7 @@ class CtcLossNode : public PooledNode<CtcLossNode> {
 
 [[noreturn]] void refuse(const std::string& message) { throw InputError("ctc_loss: " + message); }
 
-/// Targets on the host, from targets on any device.
+/// The targets, copied to the host from any device, and checked.
 CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
                    const Tensor& target_lengths, std::int64_t blank) {
   const bool padded = targets.dims() == 2;
@@ -121,7 +121,7 @@ Variable ctc_loss(const Operand& log_probs, const Tensor& targets, const Tensor&
   const Tensor losses = Tensor::empty({samples}, x.dtype(), x.device());
   ctc_forward(x, labels, alpha, losses);
 
-  // The sum is the host's: for a device this waits.
+  // The host computes the sum, so it waits for a device.
   const Tensor values = losses.to(Device{}).to(DType::f64).clone();
   double total = 0.0;
   for (std::int64_t n = 0; n < samples; ++n) {

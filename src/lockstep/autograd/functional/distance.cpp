@@ -16,13 +16,13 @@
 namespace lockstep {
 namespace {
 
-/// Of equal ones each takes half of the gradient.
+/// Of two equal elements each gets half of the gradient.
 Variable smaller(const Variable& a, const Variable& b) {
   const Shape &shape = a.shape(), one_row{1, shape.numel()};
   return reshape(-amax(concat({reshape(-a, one_row), reshape(-b, one_row)}, 0), {0}), shape);
 }
 
-/// Where a length is below `least` it counts as that, but for its gradient.
+/// A length below `least` counts as `least` and has no gradient.
 Variable at_least(const Variable& length, double least) {
   const Variable value(length.data());
   return length + clamp_min(least - value, 0.0);
@@ -36,10 +36,10 @@ Variable distance(const Variable& x1, const Variable& x2, double p, double eps, 
   return norm(x1 - x2 + eps, p, {-1}, keepdim);
 }
 
-/// The cosines of the rows of x1 and x2 as cosine_embedding_loss has them.
+/// The cosines of the rows of x1 and x2, as in cosine_embedding_loss.
 Variable embedding_cosines(const Variable& x1, const Variable& x2) {
-  // sqrt(|x|^2 + eps), with PyTorch's eps. It counts for short rows only, and the squares of long
-  // ones might overflow. An infinite length is NaN, as in PyTorch.
+  // sqrt(|x|^2 + eps) with PyTorch's eps. It matters for short rows only, and squares of long ones
+  // might overflow. An infinite length gives NaN, as in PyTorch.
   const auto length = [](const Variable& x, bool keepdim) {
     constexpr double eps = 1e-12, longest = 1e4;
     const Variable plain = norm(x, 2.0, {-1}, keepdim), part = clamp_max(plain, longest);
@@ -62,7 +62,7 @@ Variable normalize(const Operand& x, double p, int dim, double eps) {
       x, [&](const Variable& v) { return v / clamp_min(norm(v, p, {dim}, true), eps); });
 }
 
-// The parts are of length 1 before they meet: the products of long ones might overflow.
+// Rows are scaled to length 1 before they are multiplied: products of long ones might overflow.
 Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim, double eps) {
   const Shape shape = broadcast_shape("cosine_similarity", x1.data(), x2.data());
   const auto unit = [&](const Variable& x) {
@@ -98,7 +98,7 @@ Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tenso
   }
   return detail::rounded_once(x1, x2, [&](const Variable& a, const Variable& b) {
     const Variable cosine = embedding_cosines(a, b);
-    // For a target on a device this waits.
+    // Waits for a target on a device.
     const Tensor alike = target.to(Device{}).to(DType::f64).reshape(cosine.shape());
     const auto is = [&](double value) {
       std::vector<std::uint8_t> flags;

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-/// A tensor and a letter for each of its dimensions.
+/// A tensor with one letter for each dimension.
 struct Labelled {
   Variable tensor;
   std::string labels;
@@ -23,7 +23,7 @@ struct Labelled {
 
 bool has(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
 
-/// The letters of `from` that `wanted` says yes to, in their order.
+/// The letters of `from` for which `wanted` is true, in order.
 template <class F>
 std::string filter(const std::string& from, const F& wanted) {
   std::string kept;
@@ -61,7 +61,8 @@ Equation parse(const std::string& equation) {
   for (const std::string& labels : parsed.operands) {
     for (const char c : labels) ++operands_with[c];
   }
-  if (arrow == std::string::npos) {  // what one operand has, by the alphabet
+  // without an arrow: letters that occur once, in alphabetical order
+  if (arrow == std::string::npos) {
     for (const auto& [label, count] : operands_with) {
       if (count == 1) parsed.result += label;
     }
@@ -75,7 +76,7 @@ Equation parse(const std::string& equation) {
   return parsed;
 }
 
-/// Without the labels that nobody wants.
+/// Sums over the labels that are not wanted.
 Labelled summed(const Labelled& x, const std::string& wanted) {
   std::vector<int> dims;
   for (std::size_t d = 0; d < x.labels.size(); ++d) {
@@ -85,7 +86,7 @@ Labelled summed(const Labelled& x, const std::string& wanted) {
   return {sum(x.tensor, Dims(dims)), filter(x.labels, [&](char c) { return has(wanted, c); })};
 }
 
-/// With dimensions in the order of `labels`, the same letters.
+/// Permutes the dimensions into the order of `labels`, which has the same letters.
 Variable arranged(const Labelled& x, const std::string& labels) {
   if (labels == x.labels) return x.tensor;
   std::vector<int> dims;
@@ -93,7 +94,7 @@ Variable arranged(const Labelled& x, const std::string& labels) {
   return permute(x.tensor, Dims(dims));
 }
 
-/// Both as one: a batched matrix product over the labels of both that are not wanted any more.
+/// Combines both by a batched matrix product over their common labels that are not wanted later.
 Labelled product(const Labelled& whole_a, const Labelled& whole_b, const std::string& wanted,
                  const std::map<char, std::int64_t>& extents) {
   const Labelled a = summed(whole_a, whole_b.labels + wanted),

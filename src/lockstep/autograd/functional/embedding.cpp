@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-/// weight to its rows; to its transpose, those of `padding_idx` are none.
+/// Maps the weight to its rows. The transpose skips rows of `padding_idx`.
 struct EmbeddingMap {
   Tensor index;
   std::int64_t padding_idx;

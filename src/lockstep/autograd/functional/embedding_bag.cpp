@@ -27,7 +27,7 @@ class EmbeddingBagNode : public PooledNode<EmbeddingBagNode> {
   Tensor chosen_;
 };
 
-/// Rows of equal length as bags one after the other.
+/// Rows of equal length, as consecutive bags.
 Bags bags_of(const Tensor& index, const Tensor& offsets) {
   if (offsets.defined()) return {.index = index, .offsets = offsets};
   if (index.dims() != 2) {

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// `shape` with as many dimensions as `full`.
+/// `shape` with leading ones, with as many dimensions as `full`.
 Shape aligned(const Shape& shape, const Shape& full) {
   std::array<std::int64_t, Shape::max_dims> extents{};
   const int missing = full.dims() - shape.dims();

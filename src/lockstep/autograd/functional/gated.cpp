@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// weight[C] as [1, C, 1, ...], one for each channel of x; weight[1] as it is.
+/// weight[C] as [1, C, 1, ...], one number for each channel of x; weight[1] unchanged.
 Tensor along_channels(const Tensor& weight, const Shape& x) {
   if (weight.numel() == 1) return weight;
   return weight.reshape(with_one_extent(x.dims(), 1, weight.numel()));
@@ -42,7 +42,7 @@ class PreluNode : public PooledNode<PreluNode> {
     const Variable &x = input(0), &weight = input(1);
     const Shape along = along_channels(weight.data(), x.shape()).shape();
     if (d.wants(0)) {
-      // At 0 the slope is the weight, but, as in PyTorch, does not depend on it.
+      // At 0 the slope is the weight, but it does not depend on the weight, as in PyTorch.
       const Tensor one = Tensor::empty_like(x.data()), below = Tensor::empty_like(x.data()),
                    slope = Tensor::empty_like(x.data());
       one.fill(1.0);

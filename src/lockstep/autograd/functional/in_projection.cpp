@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Rows [i E, (i + 1) E) of what has 3 E; undefined as `t` is.
+/// Rows [i E, (i + 1) E) of a tensor with 3 E rows; undefined if `t` is.
 Tensor third(const Tensor& t, std::int64_t i) {
   const std::int64_t rows = t.defined() ? t.size(0) / 3 : 0;
   return t.defined() ? t.slice(i * rows, (i + 1) * rows) : t;
@@ -21,7 +21,7 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
  public:
   using Operands = std::array<Tensor, 4>;  ///< query, key, value and weight
 
-  /// As they were multiplied.
+  /// The operands as multiplied, after any rounding.
   explicit InProjectionNode(Operands operands) : operands_(std::move(operands)) {}
 
   void backward(std::span<const Tensor> grad_outputs) override {

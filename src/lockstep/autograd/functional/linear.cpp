@@ -26,7 +26,7 @@ struct LinearForm {
 
 class LinearNode : public PooledNode<LinearNode> {
  public:
-  /// What it has multiplied.
+  /// The operands as multiplied, after any rounding.
   LinearNode(Tensor x, Tensor weight) : x_(std::move(x)), weight_(std::move(weight)) {}
 
   void backward(const Tensor& grad_output) override {
@@ -56,7 +56,7 @@ class LinearNode : public PooledNode<LinearNode> {
   Tensor x_, weight_;
 };
 
-/// `evaluate(x, weight, bias, y)` sets the values.
+/// `evaluate(x, weight, bias, y)` computes y.
 template <class F>
 Variable record_linear(const Operand& x, const Operand& weight, const Operand& bias,
                        const F& evaluate) {

@@ -12,14 +12,14 @@
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
 
-// The logits exist a chunk of rows at a time: forward keeps each row's maximum and log-sum, and
-// backward computes the chunk's logits again and turns them into their gradient where they stand.
+// Logits are computed for a chunk of rows at a time. Forward keeps each row's maximum and log-sum;
+// backward computes the chunk's logits again and replaces them by their gradient in place.
 
 namespace lockstep {
 namespace {
 
-/// The rows of x[rows, in] and their targets, chunk by chunk; x and the weight as operands of the
-/// products, the logits of `dtype`.
+/// The rows of x[rows, in] and their targets in chunks. x and the weight are operands of the
+/// products; the logits have type `dtype`.
 class Chunks {
  public:
   Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, DType dtype)
@@ -34,8 +34,8 @@ class Chunks {
     Tensor x, target, stats, logits;
   };
 
-  /// f(begin, end, chunk) for every chunk, whose logits are computed; `stats` [2 rows] belongs to
-  /// the chunks' rows.
+  /// Calls f(begin, end, chunk) for every chunk, with its logits computed; `stats` [2 rows] belongs
+  /// to the chunks' rows.
   template <class F>
   void each(const Tensor& stats, const F& f) const {
     for (std::int64_t begin = 0; begin < x_.size(0); begin += height_) {
@@ -48,8 +48,8 @@ class Chunks {
   }
 
  private:
-  /// On the host 1 MiB of logits stays in cache until they are used; products of fewer rows than 64
-  /// are slow. A GPU needs more rows to be busy.
+  /// On the host 1 MiB of logits stays in cache until it is used, and products of fewer than 64
+  /// rows are slow. A GPU needs more rows to be busy.
   static std::int64_t height(std::int64_t width, DType dtype, Device device) {
     if (math::device_math(device)) return 8192;
     const auto row = width * static_cast<std::int64_t>(size_of(dtype));
@@ -64,7 +64,7 @@ class Chunks {
 
 class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
  public:
-  /// x and the weight as they were multiplied.
+  /// x and the weight as multiplied, after any rounding.
   LinearCrossEntropyNode(Tensor x, Tensor weight, Tensor target, const LossOptions& options,
                          Tensor divisor, Tensor stats)
       : x_(std::move(x)),

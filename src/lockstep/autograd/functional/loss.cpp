@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// A loss made of the rows' losses: they themselves, their sum or their mean.
+/// The losses of the rows: unreduced, their sum or their mean.
 struct Reduced {
   Tensor loss, divisor;
 
@@ -74,7 +74,7 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
   [[nodiscard]] const char* name() const noexcept override { return "cross_entropy"; }
 
  private:
-  /// sum_c w[c] p[c] / C for the rows that count, reduced as the loss.
+  /// sum_c w[c] p[c] / C for the rows that count, reduced like the loss.
   [[nodiscard]] Variable smoothing(const Variable& p) const {
     const std::int64_t classes = p.shape()[1];
     const Tensor counts = Tensor::empty(target_.shape(), p.data().dtype(), p.data().device());
@@ -88,7 +88,7 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
     }
     Variable rows = sum(weighted, {1}) * Variable(counts) * (1.0 / static_cast<double>(classes));
     if (options_.reduction == Reduction::none) return rows;
-    // Where no row counts there is nothing to divide, and no gradient.
+    // If no row counts there is no divisor and no gradient.
     const Tensor none = Tensor::empty_like(divisor_);
     arithmetic(Arithmetic::equal, divisor_, Tensor::zeros({}, none.dtype(), none.device()), false,
                none);
@@ -101,7 +101,7 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
   Tensor row_stats_;
 };
 
-/// cross_entropy against probabilities of the classes.
+/// cross_entropy with class probabilities as targets.
 Variable probability_cross_entropy(const Variable& x, const Tensor& target,
                                    const LossOptions& options) {
   if (x.shape().dims() < 2 || target.shape() != x.shape()) {

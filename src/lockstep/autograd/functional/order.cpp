@@ -23,7 +23,7 @@ struct CumsumMap {
   [[nodiscard]] static const char* name() noexcept { return "cumsum"; }
 };
 
-/// sort and topk: each element of the result is one of x's.
+/// sort and topk: each element of the result is an element of x.
 struct OrderMap {
   const char* label;
   int dim;

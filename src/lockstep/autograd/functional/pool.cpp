@@ -105,7 +105,7 @@ struct SquareAdaptiveAvgPoolMap {
   [[nodiscard]] static const char* name() noexcept { return "adaptive_avg_pool2d"; }
 };
 
-/// A pool's window and the shape of what it makes.
+/// A pool's window and the shape of its output.
 struct Plan {
   PoolWindow window;
   Shape shape;
@@ -141,7 +141,7 @@ Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& 
     const std::int64_t room = extent + 2 * padding - kernel;
     if (room < 0) complain("the window is larger than the padded input");
     std::int64_t out = (o.ceil_mode ? room + stride - 1 : room) / stride + 1;
-    // A window begins within the input or the padding before it.
+    // A window must begin within the input or the padding before it.
     if (o.ceil_mode && (out - 1) * stride >= extent + padding) --out;
     const std::size_t at = 3 - dims + d;
     plan.window.kernel[at] = kernel;
@@ -168,7 +168,7 @@ Shape adaptive_shape(const char* operation, const Variable& x, const Extents<dim
   return shape;
 }
 
-/// A max pool keeps each largest element's place in its plane.
+/// A max pool keeps the place of each largest element in its plane.
 template <std::size_t dims>
 void expect_places(const char* operation, const Variable& x) {
   std::int64_t plane = 1;

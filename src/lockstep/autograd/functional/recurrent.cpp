@@ -17,14 +17,15 @@
 namespace lockstep {
 namespace {
 
-/// bool [N, 1]: whether element t is behind the sequence's end.
-Tensor sequences_that_ended(const RnnPlan& plan, std::int64_t t) {
+/// bool [N, 1]: whether element t is after the end of each sequence.
+Tensor ended_sequences(const RnnPlan& plan, std::int64_t t) {
   Tensor behind = Tensor::empty({plan.batch, 1}, DType::boolean, plan.lengths.device());
   mark_behind(plan, t, behind);
   return behind;
 }
 
-/// A copy of t[T, N, ...] with zeros behind the sequences' ends; t itself if they are whole.
+/// A copy of t[T, N, ...] with zeros after the sequences' ends; t itself if all sequences are
+/// whole.
 Tensor known_part(const RnnPlan& plan, const Tensor& t) {
   if (!plan.lengths.defined()) return t;
   Tensor copy = t.clone();
@@ -52,12 +53,12 @@ void expect_lengths(const RnnPlan& plan) {
   }
 }
 
-/// A layer over all steps: its products with x and its weights' gradients are one product each.
+/// A layer over all steps: one product with x, and one for each weight gradient.
 class RecurrentNode : public MultiOutputNode<RecurrentNode> {
  public:
   enum Input { x, h0, c0, weight_ih, weight_hh, bias_ih, bias_hh };
 
-  /// x and weight_ih as they were multiplied.
+  /// x and weight_ih as multiplied, after any rounding.
   RecurrentNode(const RnnPlan& plan, RnnStates states, Tensor of_x, Tensor of_weight_ih)
       : plan_(plan),
         states_(std::move(states)),
@@ -96,7 +97,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
   }
 
  private:
-  /// The outputs by other operations.
+  /// The outputs, computed by simpler operations.
   [[nodiscard]] std::vector<Variable> step_by_step(std::span<const Variable> v) const {
     const std::int64_t hidden = plan_.hidden;
     const auto initial = [&](Input state) {
@@ -135,7 +136,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
       }
       Variable out = h;
       if (plan_.lengths.defined()) {
-        const Tensor ended = sequences_that_ended(plan_, t);
+        const Tensor ended = ended_sequences(plan_, t);
         h = where(ended, h_before, h);
         if (plan_.mode == RnnMode::lstm) c = where(ended, c_before, c);
         out = masked_fill(h, ended, 0.0);
@@ -147,19 +148,19 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
     return outputs;
   }
 
-  /// x with zeros behind the sequences' ends, as it was multiplied.
+  /// x with zeros after the sequences' ends, as multiplied.
   [[nodiscard]] Variable known_elements(const Variable& all) const {
     if (!plan_.lengths.defined()) return all;
     std::vector<Variable> steps;
     for (std::int64_t t = 0; t < plan_.steps; ++t) {
       const Variable one = reshape(narrow(all, 0, t, 1), {plan_.batch, all.shape()[2]});
-      steps.push_back(reshape(masked_fill(one, sequences_that_ended(plan_, t), 0.0),
+      steps.push_back(reshape(masked_fill(one, ended_sequences(plan_, t), 0.0),
                               {1, plan_.batch, all.shape()[2]}));
     }
     return concat(steps);
   }
 
-  /// Copies, for both may be given one tensor.
+  /// Copies, because both biases may get the same gradient tensor.
   void give_bias(Input bias, const Tensor& gradient) {
     const GradTarget target = grad_target(bias);
     if (!target.wanted) return;
@@ -219,10 +220,10 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   if (lengths.defined()) {
     plan.lengths = lengths;
     expect_lengths(plan);
-    // A copy: backward reads them, when the caller may have others in them.
+    // A copy: the caller may change its tensor before backward reads the lengths.
     plan.lengths = lengths.clone().to(x.data().device());
   }
-  // Zeros where padding may be anything, as a weight's gradient is a product with all of x.
+  // Padding may hold anything, and the weight gradient is a product with all of x, so it is zeroed.
   const Tensor sequence = known_part(plan, x.data());
   const auto initial = [&](const char* what, const Variable& state) {
     const Shape shape{plan.batch, plan.hidden};

@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-/// The shapes of a reduction's result: with reduced dimensions of extent 1, and as asked for.
+/// The shapes of a reduction's result: with reduced dimensions of extent 1, and as requested.
 struct ReducedShape {
   Shape kept, result;
 
@@ -47,7 +47,7 @@ Tensor empty_like(const Tensor& x, const Shape& shape, DType dtype) {
 }
 Tensor empty_like(const Tensor& x, const Shape& shape) { return empty_like(x, shape, x.dtype()); }
 
-/// grad_x = [x = y] grad_y / (how many of those summed up are equal).
+/// grad_x = [x = y] grad_y / (number of equal elements in the reduction).
 class AmaxNode : public PooledNode<AmaxNode> {
  public:
   explicit AmaxNode(Tensor y) : y_(std::move(y)) {}

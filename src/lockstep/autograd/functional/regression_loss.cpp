@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// The derivative of the losses by x, by operations; not of focal's.
+/// The derivative of the losses by x as a Variable; not available for the focal loss.
 Variable derivative(const ElementLossFunction& f, const Variable& x, const Variable& target) {
   switch (f.kind) {
     case ElementLoss::mse:
@@ -39,7 +39,7 @@ Variable derivative(const ElementLossFunction& f, const Variable& x, const Varia
     case ElementLoss::smooth_l1:
       if (f.a > 0.0) return clamp((x - target) / f.a, -1.0, 1.0);
       [[fallthrough]];
-    default: {  // of straight pieces
+    default: {  // piecewise linear
       const Tensor one = Tensor::empty_like(x.data()), slope = Tensor::empty_like(x.data());
       one.fill(1.0);
       element_loss_backward(f, one, 1.0, x.data(), target.data(), false, slope);
@@ -48,7 +48,7 @@ Variable derivative(const ElementLossFunction& f, const Variable& x, const Varia
   }
 }
 
-/// The losses, or their sum divided by `divisor`, as `shape` has it.
+/// The losses or, if `shape` is that of a scalar, their sum divided by `divisor`.
 Variable reduced(const Variable& losses, const Shape& shape, double divisor) {
   return shape == losses.shape() ? losses : sum(losses) / divisor;
 }
@@ -106,7 +106,7 @@ class GaussianNllNode : public PooledNode<GaussianNllNode> {
   }
   void differentiate(Differentiation& d) override {
     d.give_as([&](std::span<const Variable> inputs) {
-      // Raised to eps, but for its gradient.
+      // Raised to at least eps; the gradient ignores this.
       const Variable var(inputs[1].data());
       const Variable raised = inputs[1] + (clamp_min(var, eps_) - var);
       const Variable losses =
@@ -268,7 +268,7 @@ Variable gaussian_nll(const Variable& x, const Tensor& target, const Variable& v
   }
   Variable each = var;
   if (var.shape() != x.shape()) {
-    // One for a whole last dimension, with or without it.
+    // One variance for a whole last dimension, which may be missing or 1.
     if (var.shape().dims() == x.shape().dims() - 1) {
       each = add(reshape(var, with_extent(x.shape(), x.shape().dims() - 1, 1)),
                  Variable(Tensor::zeros(x.shape(), x.data().dtype(), x.data().device())));

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// Padding with zeros in place of another constant, on which no gradient depends.
+/// Padding with zeros instead of another constant: the gradient does not depend on the constant.
 struct PadMap {
   PadAmounts amounts;
   PadMode mode;
@@ -73,8 +73,8 @@ struct InterpolateMap {
   static Tensor planes(const Tensor& t) { return t.reshape(planes_of(t.shape())); }
 };
 
-/// Along one dimension behind N and C after the other: the last one first, as the others then have
-/// rows to add up.
+/// Resamples one dimension after N and C after another. The last dimension comes first: for the
+/// others whole rows can then be added.
 struct ResampleMap {
   Taps taps;
   Ratios ratios;
@@ -125,7 +125,7 @@ Tensor parts_of(const Tensor& t, std::int64_t r) {
   return t.reshape({t.numel() / (t.size(-1) * t.size(-2) * r * r), r, r, t.size(-2), t.size(-1)});
 }
 
-/// y (+)= x, shuffled or the other way.
+/// y (+)= x, shuffled or unshuffled.
 template <bool shuffle>
 void shuffle_copy(const Tensor& x, std::int64_t r, bool accumulate, const Tensor& y) {
   if (x.numel() == 0) return;
@@ -177,7 +177,7 @@ Variable resampled(const Variable& x, std::span<const std::int64_t> size, const 
   return linear_map(InterpolateMap{ratios, mode, align_corners}, x, y);
 }
 
-/// With the last three extents `last`.
+/// A shape with the last three extents `last`.
 template <bool shuffle>
 Variable shuffled(const Variable& x, std::int64_t r, const std::array<std::int64_t, 3>& last) {
   Shape shape = x.shape();
@@ -208,7 +208,7 @@ void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mod
   }
 }
 
-/// The extents behind N and C, each with `ratio` of its place.
+/// The ratios of D, H and W; ratio(d) is that of extent d after C.
 template <class F>
 Ratios ratios_of(std::size_t count, const F& ratio) {
   Ratios ratios{1.0, 1.0, 1.0};
@@ -284,7 +284,7 @@ Variable interpolate_by(const Operand& x, std::span<const double> scale_factor, 
   };
   check_interpolation(x, scale_factor.size() == 1 ? spatial : scale_factor.size(), mode,
                       align_corners);
-  std::array<std::int64_t, 3> size{};  // check_interpolation knows no more
+  std::array<std::int64_t, 3> size{};  // check_interpolation allows at most three
   for (std::size_t d = 0; d < spatial; ++d) {
     const double extent = static_cast<double>(x.shape()[static_cast<int>(d) + 2]) * factor(d);
     if (!(extent >= 1.0)) {

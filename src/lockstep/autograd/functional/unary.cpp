@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// The slope of f at x, which does not depend on x but at the places where pieces meet.
+/// The slope of f at x, which is constant between the ends of the pieces.
 struct Slope {
   UnaryFunction f;
   Tensor x;
@@ -24,7 +24,7 @@ struct Slope {
   [[nodiscard]] const char* name() const noexcept { return name_of(f.kind); }
 };
 
-/// Whether f consists of straight pieces.
+/// True if f is piecewise linear.
 bool is_piecewise_linear(const UnaryFunction& f) {
   switch (f.kind) {
     case Unary::abs:
@@ -40,7 +40,7 @@ bool is_piecewise_linear(const UnaryFunction& f) {
   }
 }
 
-/// f' of such a function: a constant of x's shape.
+/// f' of a piecewise linear function: a constant with the shape of x.
 Variable slope(const UnaryFunction& f, const Variable& x) {
   const Tensor one = Tensor::empty_like(x.data()), result = Tensor::empty_like(x.data());
   one.fill(1.0);
@@ -51,7 +51,7 @@ Variable slope(const UnaryFunction& f, const Variable& x) {
 /// 1 where x > 0, else 0.
 Variable step(const Variable& x) { return slope({Unary::leaky_relu, 0.0}, x); }
 
-/// f'(x), by operations, where y = f(x).
+/// f'(x) as a Variable, where y = f(x).
 Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y) {
   switch (f.kind) {
     case Unary::exp:
@@ -79,7 +79,7 @@ Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y
       return below * exp(f.c * clamp_max(x, 0.0)) + (f.b - below) * step(x);
     }
     case Unary::softplus: {
-      const Variable z = f.a * x, below = step(f.b - z);  // at the threshold itself constant
+      const Variable z = f.a * x, below = step(f.b - z);  // constant at the threshold itself
       return below * sigmoid(z) + (1.0 - below) * slope(f, x);
     }
     case Unary::softsign:
@@ -99,7 +99,7 @@ Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y
 
 class UnaryNode : public PooledNode<UnaryNode> {
  public:
-  /// `y` is undefined for a function that is known by what it read.
+  /// `y` is undefined if the gradient is computed from the input.
   UnaryNode(const UnaryFunction& f, Tensor y) : f_(f), y_(std::move(y)) {}
 
   void backward(const Tensor& grad_output) override {

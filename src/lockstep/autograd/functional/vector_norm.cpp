@@ -42,7 +42,7 @@ class VectorNormNode : public PooledNode<VectorNormNode> {
   [[nodiscard]] const char* name() const noexcept override { return "norm"; }
 
  private:
-  /// The derivative by x, which depends on x and y but where the norm consists of straight pieces.
+  /// The derivative by x. It depends on x and y, unless the norm is piecewise linear.
   [[nodiscard]] Variable slope(const Variable& x, const Variable& y) const {
     const auto constant = [&](double p) {
       const Tensor one = Tensor::empty_like(y_), result = Tensor::empty_like(x.data());
@@ -62,7 +62,7 @@ class VectorNormNode : public PooledNode<VectorNormNode> {
   double p_;
 };
 
-/// x with the dimensions `reduced` last, as [rows, width]; and the shape of one number a row.
+/// x as [rows, width], with the dimensions `reduced` last, and the shape of one number a row.
 struct ReducedRows {
   Variable rows;
   Shape result;
@@ -109,8 +109,8 @@ Variable norm_in_rows(const Variable& x, double p, const Dims& dims, bool keepdi
   return reshape(record<VectorNormNode>(y, {&rows}, y, p), reduced.result);
 }
 
-// Halves are multiplied element by element, and so on: each factor's gradient is the product of the
-// others, also where one of them is 0.
+// Multiplies halves element by element, again and again. So each factor's gradient is the product
+// of the others, even if one of them is 0.
 Variable prod_in_rows(const Variable& x, const Dims& dims, bool keepdim) {
   const ReducedRows reduced(x, dims, keepdim);
   if (reduced.width == 0) {

@@ -49,7 +49,7 @@ Variable where(const Tensor& condition, const Operand& a, const Operand& b) {
   const Shape both = broadcast_shape("where", a.data(), b.data());
   Shape shape = both;
   if (condition.dtype() == DType::boolean && !broadcasts_to(condition.shape(), both)) {
-    // The condition may be the larger one.
+    // The condition may have the larger shape.
     const Tensor like = Tensor::empty(both, DType::boolean, condition.device());
     shape = broadcast_shape("where", condition, like);
   }

@@ -200,6 +200,11 @@ Header::Block Header::to_block() const {
 Header Header::parse(const Block& block) {
   const std::string_view text(block.data(), block.size());
   if (!text.starts_with(header_title)) {
+    if (text[7] == '\0' && text[8] == '{') {
+      throw Error(
+          "is a safetensors file, which has weights and no state of a run: train.init_from and "
+          "read_weights() read it");
+    }
     throw Error(
         "is not a Lockstep checkpoint, or its first bytes are damaged: it does not begin with "
         "'LOCKSTEP CHECKPOINT'");

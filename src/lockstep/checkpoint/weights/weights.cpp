@@ -22,7 +22,8 @@ namespace {
 
 enum class Kind { checkpoint, hdf5, safetensors };
 
-/// A safetensors file begins with the length of a text that begins with a brace.
+/// A safetensors file begins with the length of a text that begins with a brace. A file of
+/// torch.save is refused: a zip archive, or, by PyTorch before 1.6, a pickle of protocol 2.
 Kind kind_of(const std::filesystem::path& path) {
   std::array<char, 9> begin{};
   try {
@@ -31,7 +32,13 @@ Kind kind_of(const std::filesystem::path& path) {
   } catch (const FileError& error) {
     throw CheckpointError(error.what());
   }
-  if (std::string_view(begin.data(), begin.size()).starts_with(hdf5_signature)) return Kind::hdf5;
+  const std::string_view first(begin.data(), begin.size());
+  if (first.starts_with(hdf5_signature)) return Kind::hdf5;
+  if (first.starts_with("PK\x03\x04") || first.starts_with("\x80\x02"))
+    throw CheckpointError(
+        path.string() +
+        " is a file of torch.save, which only Python can read. Write the weights in Python by "
+        "safetensors.torch.save_file(model.state_dict(), \"weights.safetensors\")");
   return begin.back() == '{' ? Kind::safetensors : Kind::checkpoint;
 }
 

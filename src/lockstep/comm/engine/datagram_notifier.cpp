@@ -28,7 +28,7 @@ int expect(int result, const char* call) {
   return result;
 }
 
-/// For IPv6 and IPv4, or, where the system has no IPv6, for IPv4 alone.
+/// For IPv6 and IPv4; for IPv4 alone where the system has no IPv6.
 int datagram_socket(int& family) {
   constexpr int type = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   const int both = ::socket(AF_INET6, type, 0);
@@ -62,7 +62,7 @@ struct SocketAddress {
   socklen_t length = sizeof ipv6;
 };
 
-/// A free port of this machine's, for all of its addresses.
+/// Binds to a free port on all addresses of this machine.
 std::uint16_t bind_to_any_port(int socket, int family) {
   SocketAddress address(family, in6addr_any, 0);
   expect(::bind(socket, address.get(), address.length), "bind");
@@ -83,8 +83,7 @@ bool has(const NotifierAddress& one, const in6_addr& address) {
                      [&](const in6_addr& own) { return IN6_ARE_ADDR_EQUAL(&own, &address) != 0; });
 }
 
-/// The addresses by which other machines reach this one, as far as it can tell; those of IPv4
-/// first.
+/// Adds the addresses at which other machines may reach this one, IPv4 first.
 void add_addresses(NotifierAddress& own) {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return;
@@ -97,14 +96,14 @@ void add_addresses(NotifierAddress& own) {
       const auto address =
           family == AF_INET ? mapped(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr)
                             : reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
-      // One of a link only means nothing without the link's number, which is each machine's own.
+      // A link-local address is useless without its interface number, which differs by machine.
       if (!IN6_IS_ADDR_LINKLOCAL(&address)) own.addresses[own.count++] = address;
     }
   }
 }
 
-/// What processes have in common that reach each other by the loopback: a start of their system
-/// and a network namespace. 0 if it cannot be told.
+/// Equal for processes that reach each other over the loopback: same boot of the system and same
+/// network namespace. 0 if unknown.
 std::uint64_t this_network() {
   std::string boot = boot_id();
   struct stat network {};
@@ -141,7 +140,7 @@ void DatagramNotifier::listen() noexcept {
       return;
     }
     if (ready[1].revents != 0 || (ready[0].revents & POLLNVAL) != 0) return;
-    // A failure is what became of some datagram sent earlier.
+    // An error belongs to a datagram sent earlier: ignore it.
     std::array<std::uint64_t, 2> text{};
     const auto bytes = ::recv(socket_.get(), text.data(), sizeof text, 0);
     if (bytes == sizeof own_.token && text[0] == own_.token) event_.notify();
@@ -158,13 +157,15 @@ int DatagramNotifier::connect(std::span<const NotifierAddress> peers) {
     known.token = peer.token;
     known.port = peer.port;
     known.awake = std::chrono::microseconds(peer.awake_us);
-    // Not awake yet: since the clock's zero may be less, where it began with the machine.
+    // Count the peer as asleep. The clock may have started with the machine, so its zero may be
+    // less than `awake` ago.
     known.last_message = (Clock::now().time_since_epoch() - known.awake).count();
     if (peer.network != 0 && peer.network == own_.network) {
       known.addresses = {loopback};
       continue;
     }
-    // An address that both have, as of bridges for containers, leads nowhere.
+    // Both machines have this address (a container bridge, for example), so it does not lead to the
+    // peer.
     for (std::size_t i = 0; i < std::min<std::size_t>(peer.count, NotifierAddress::most_addresses);
          ++i) {
       const in6_addr& address = peer.addresses[i];
@@ -185,7 +186,7 @@ void DatagramNotifier::notify(int rank) noexcept {
   for (const in6_addr& address : peer.addresses) send(peer.token, address, peer.port);
 }
 
-// That it could not be sent is no worse than that it was lost.
+// A datagram that cannot be sent counts as lost.
 void DatagramNotifier::send(std::uint64_t token, const in6_addr& address,
                             std::uint16_t port) const noexcept {
   SocketAddress to(family_, address, port);

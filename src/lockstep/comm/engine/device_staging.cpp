@@ -12,7 +12,7 @@ Tensor pinned_like(const Tensor& t) {
                       t.dtype());
 }
 
-/// The place in `staged_whole` that `part` has in `whole`.
+/// The part of `staged_whole` that corresponds to `part` of `whole`.
 Tensor part_of(const Tensor& staged_whole, const Tensor& whole, const Tensor& part) {
   const auto offset = static_cast<std::size_t>(address_of(part) - address_of(whole));
   return Tensor::over(staged_whole.storage(), staged_whole.offset_bytes() + offset, part.shape(),

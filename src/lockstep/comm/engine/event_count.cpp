@@ -5,7 +5,7 @@
 namespace lockstep {
 
 bool EventCount::wait(std::uint32_t key, std::chrono::microseconds at_most) noexcept {
-  futex_wait(count_, key, at_most);  // others may still wait
+  futex_wait(count_, key, at_most);  // other threads may still wait
   return count_.load(std::memory_order_acquire) != key;
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// What an unmatched message waits for.
+/// Says which peer an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
   return message.root == any_source ? "no rank has sent the message"
                                     : fmt::format("rank {} has not matched it", message.root);
@@ -55,14 +55,14 @@ Work GroupCore::start(Operation&& operation) {
   std::optional<DeviceStaging> staging;
   if (operation.device.type != DeviceType::host) staging = stage(operation);
   const IntrusivePtr<InFlight> work = make(std::move(operation));
-  ++last;  // what a backend has refused, no other rank may miss
+  ++last;  // a refused operation must not count: the other ranks would miss it
   work->ticket_ = flight_.entered(work->operation());
   work->traced_.entered(work->operation());
   if (is_message) work->phase_ = InFlight::Phase::transfer;
   if (staging) work->staging_ = std::move(staging);
-  enlist(*work);  // also before a failure: some parts may be on their way
+  enlist(*work);  // also before a failure: some parts may already be in flight
   hold(*work);
-  if (is_message) step(*work);  // launched before older operations get their turn
+  if (is_message) step(*work);  // launched before older operations are polled
   progress(is_message ? work.get() : nullptr);
   return Work(IntrusivePtr<WorkRecord>(work.get()));
 }
@@ -110,7 +110,7 @@ void GroupCore::hold(InFlight& work) {
   });
 }
 
-// In the order of the calls, which the other ranks rely on.
+// Operations are released in call order: the other ranks rely on it.
 bool GroupCore::let_go(InFlight& work) {
   const bool is_message = work.operation_.is_message();
   for (const InFlight* older = first_; older != &work; older = older->next_) {
@@ -148,8 +148,8 @@ Motion GroupCore::guarded_advance(InFlight& work) {
   return guarded(work, [&] { return advance(work); });
 }
 
-// Ranks agree on collectives in the order of the calls: another rank may post the older of two, and
-// then the younger, after this one has looked for the older and before it looks for the younger.
+// Ranks agree on collectives in call order. Otherwise another rank may post two of them between the
+// polls of this rank, and this rank sees the younger one first.
 Motion GroupCore::advance(InFlight& work) {
   if (work.phase_ == InFlight::Phase::held && !let_go(work)) return Motion::none;
   if (work.phase_ == InFlight::Phase::transfer) return transfer(work);
@@ -262,10 +262,10 @@ bool GroupCore::progress_if_free() noexcept {
 
 std::string GroupCore::awaited(const InFlight& work) const {
   const auto locked = lock();
-  return work.in_flight() ? who_is_missing(work) : "";
+  return work.in_flight() ? describe_wait(work) : "";
 }
 
-std::string GroupCore::who_is_missing(const InFlight& work) const {
+std::string GroupCore::describe_wait(const InFlight& work) const {
   if (work.phase_ == InFlight::Phase::held) {
     return "this rank's device has not reached it: work launched there before has not ended";
   }
@@ -363,10 +363,10 @@ void GroupCore::end_by(const InFlight& work, const OperationFailure& failure) {
 
 void GroupCore::end_by_time_out(const InFlight& work, double waited_s) {
   const Operation& operation = work.operation_;
-  std::string who = who_is_missing(work);
-  if (who.empty()) who = "every rank has entered it, but not all make progress";
+  std::string cause = describe_wait(work);
+  if (cause.empty()) cause = "every rank has entered it, but not all make progress";
   std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", rank_name(),
-                                    describe_fully(operation), waited_s, who);
+                                    describe_fully(operation), waited_s, cause);
   const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
   if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
   poison(fmt::format("it failed earlier: {}.", failure));

@@ -105,7 +105,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   enum class State : std::uint8_t { open, poisoned, closed, finalized };
 
   [[nodiscard]] IntrusivePtr<InFlight> oldest() const;
-  [[nodiscard]] std::string who_is_missing(const InFlight& work) const;
+  [[nodiscard]] std::string describe_wait(const InFlight& work) const;
   /// Moves everything in flight on but `except`, oldest first: collectives are launched in the same
   /// order everywhere. True if any of it came further.
   bool progress(const InFlight* except = nullptr);

@@ -15,21 +15,21 @@ using std::chrono::microseconds;
 
 namespace {
 
-// Polls before the first yield: about as long as a small all-reduce takes, so that it never pays
-// for a system call, while ranks that outnumber the cores soon make room for each other.
+// Polls before the first yield: about the time of a small all-reduce, so that it needs no system
+// call, while ranks that outnumber the cores soon yield to each other.
 constexpr int spins = 100;
 
-// Sleeps of a wait without a deadline: no longer than this where all senders can wake it, or only
-// some; and no shorter than `shortest` where it does not poll first. A sleep costs some 20 us of
-// processor time on a virtual machine. All are shorter than the engine's between_looks: it would
-// take the group for one that nobody moves on.
+// Limits of a sleep in a wait without a deadline: the longest where all senders can wake it, the
+// longest where only some can, and the `shortest` where it does not poll first. A sleep costs about
+// 20 us of processor time on a virtual machine. All limits are below the engine's between_looks:
+// above it, the engine would take the group for an abandoned one.
 constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
 
 }  // namespace
 
-/// How a wait makes room for others. It polls and yields for `awake`, then sleeps between two
-/// polls: until the group's event, or for one `part`th of the time since it began. It begins again
-/// when something has moved on (`follows_motion`), or else when it was woken.
+/// How a wait yields the core. It polls and yields for `awake`, then sleeps between polls: until
+/// the group's event, or for 1 / `part` of the time since it began. It restarts when an operation
+/// has made progress (`follows_motion`), otherwise when it was woken.
 struct InFlight::BackOff {
   microseconds awake;
   int part;
@@ -86,14 +86,14 @@ bool InFlight::poll_with(const BackOff& back_off, Until until, microseconds at_m
   const auto start = Clock::now();
   auto since = start;
   for (auto now = start;; now = Clock::now()) {
-    // In microseconds, as they are given: what is longer than 292 years is no time of the clock's.
+    // In microseconds, the unit of the options: the clock cannot hold more than 292 years.
     const bool sleeps = floor<microseconds>(now - since) >= back_off.awake;
     const auto key = sleeps ? event.prepare_wait() : 0;
     Motion motion = core_->poll(*this, until);
     bool moved = motion != Motion::none;
     if (motion != Motion::over) {
       moved = ProgressEngine::instance().progress_others(core_.get()) || moved;
-      // MPI_Improbe may only see, when it is called again, what the first call has brought.
+      // MPI_Improbe may see a message only in the call after the one that received it.
       if (sleeps) motion = core_->poll(*this, until);
     }
     const bool over = motion == Motion::over;

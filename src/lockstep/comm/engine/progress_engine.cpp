@@ -10,14 +10,13 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Often enough for a link of 25 GB/s and messages of a megabyte; rarely enough to leave the core to
-// who computes on it.
+// Short enough for 25 GB/s and messages of 1 MB; long enough to leave the core to the computation.
 constexpr microseconds between_passes{50};
-// A group whose owner has stopped calling: whoever waits for it gets on, at a hundredth of a core.
+// A group whose owner has stopped calling: its peers progress at 1 % of a core.
 constexpr microseconds between_passes_for_others{1000};
 constexpr microseconds between_looks{10'000};
-// While nobody needs them, looks become rarer, by a twentieth of the time that this has lasted:
-// every 10 ms all the time they cost a training on as many ranks as cores 1.4 % of its speed.
+// Looks become rarer while no group needs them: the interval is 1/20 of the idle time. A constant
+// 10 ms costs 1.4 % of the training speed with as many ranks as cores.
 constexpr microseconds between_looks_at_most{160'000};
 
 thread_local bool is_engine_thread = false;
@@ -31,9 +30,8 @@ ProgressEngine& ProgressEngine::instance() {
 
 bool ProgressEngine::on_own_thread() noexcept { return is_engine_thread; }
 
-// thread_mutex_ and members_lock_ are never held together: the thread moves members on while it
-// holds the latter, and one of them may hold a group's lock and want the former, to wake the
-// thread.
+// thread_mutex_ and members_lock_ are never held together. The thread progresses members under
+// members_lock_; a member may hold its group's lock and want thread_mutex_ to wake the thread.
 void ProgressEngine::add(EngineMember& member, bool threads_allowed, bool always) {
   {
     const std::lock_guard lock(members_lock_);

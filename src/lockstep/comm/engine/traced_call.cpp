@@ -20,7 +20,7 @@ void TracedCall::entered(const Operation& operation) noexcept {
   label_ = name_of(operation.kind);
   if (const CallLabel* label = CallLabel::current()) {
     try {
-      label_ = trace_name(label->what());  // whose text may not last as long
+      label_ = trace_name(label->what());  // the label's text may not live as long
       number_ = label->number();
     } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then without it
     }

@@ -14,7 +14,8 @@ struct Run {
   int first, last, step;
 };
 
-/// Runs of equal steps; of two ranks only if `pairs` and they are neighbours, so that "0,5" stays.
+/// Runs with equal steps. A run of two ranks only if `pairs` and they are neighbours: "0,5" stays
+/// as it is.
 std::vector<Run> runs_of(std::span<const int> ranks) {
   std::vector<Run> runs;
   for (std::size_t i = 0; i < ranks.size();) {

@@ -51,7 +51,7 @@ void copy_text(char (&target)[N], const char* text) noexcept {
   std::memset(target + length, 0, N - length);
 }
 
-/// Mapped memory there would be written over the network at every event.
+/// On a network file system every event would be a network write to mapped memory.
 bool on_network(const fs::path& dir) {
   constexpr std::array<unsigned long, 8> networks = {
       0x6969,      // NFS
@@ -69,7 +69,7 @@ bool on_network(const fs::path& dir) {
   return std::ranges::find(networks, type) != networks.end();
 }
 
-/// When the process was last seen to do something, time of day.
+/// Time of day of the process's last sign of activity.
 double last_sign_s(const FlightRing& ring) {
   double last = ring.start_s;
   for (const FlightGroupView& group : ring.groups) {
@@ -78,15 +78,15 @@ double last_sign_s(const FlightRing& ring) {
   return last;
 }
 
-/// Rings that processes left behind by dying are evidence, but not for ever: an hour where the
-/// process is known to be gone, else, as of other nodes and versions, a day.
+/// A ring of a dead process is evidence, kept for a limited time: an hour if the process is known
+/// to be dead, else (other nodes and versions) a day.
 void remove_old_rings(const fs::path& folder) noexcept {
   constexpr auto old = std::chrono::hours(1), very_old = std::chrono::hours(24);
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (!at->path().filename().string().starts_with("lockstep-flight-")) continue;
     std::error_code gone;
-    // When it was made: what is written by way of memory does not count.
+    // Age since creation: writes to mapped memory do not change the file's time.
     const auto age = fs::file_time_type::clock::now() - fs::last_write_time(at->path(), gone);
     if (gone || age < old) continue;
     bool is_over = age > very_old;
@@ -106,7 +106,7 @@ void remove_old_rings(const fs::path& folder) noexcept {
   }
 }
 
-/// The mapped file; else why not.
+/// The mapped file, or the reason why there is none.
 struct Mapping {
   Descriptor file;
   std::byte* memory = nullptr;
@@ -122,7 +122,8 @@ Mapping map_new_file(const fs::path& path) {
     return mapping;
   }
   const int file = mapping.file.get();
-  errno = allocate_file(mapping.file, 0, flight::file_bytes);  // a full disk is no SIGBUS later
+  // so that a full disk is an error here and no SIGBUS later
+  errno = allocate_file(mapping.file, 0, flight::file_bytes);
   if (errno == 0) {
     void* memory = mmap(nullptr, flight::file_bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_POPULATE, file, 0);
@@ -227,7 +228,7 @@ int FlightRecorder::add_group(std::uint64_t number, std::span<const int> members
   next_group = std::max(next_group.load(), number + 1);
   std::span groups(groups_, flight::group_slots);
   auto place = std::ranges::find(groups, 0U, &flight::Group::state);
-  // Closed groups stay as long as there is room: a late rank may still be looking for one.
+  // Closed groups stay while there is room: a late rank may still look for one.
   if (place == groups.end()) {
     for (auto g = groups.begin(); g != groups.end(); ++g) {
       if (g->state == 2 && (place == groups.end() || g->number < place->number)) place = g;

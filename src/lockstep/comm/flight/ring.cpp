@@ -66,7 +66,7 @@ std::string describe_with_label(const flight::Record& record) {
   return note.empty() ? text : fmt::format("{} ({})", text, note);
 }
 
-/// A damaged record is as good as none.
+/// False for a damaged record, which is ignored.
 bool is_sound(const flight::Record& record, const flight::Header& header) {
   const bool current = record.ticket != 0 && record.ticket <= header.next &&
                        record.ticket + header.record_slots > header.next;
@@ -205,7 +205,7 @@ std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t 
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() != ".ring") continue;
-    // In a folder that everybody uses, only what may be this job's is opened.
+    // Others may use the folder too: open only files that may belong to this job.
     const bool is_the_jobs = name.starts_with("lockstep-flight-") &&
                              name.find(fmt::format("{:016x}", job)) != std::string::npos;
     if (job != 0 && !is_the_jobs && !name.starts_with("rank-")) continue;
@@ -213,7 +213,7 @@ std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t 
       FlightRing ring = read_flight_ring(entry.path());
       if (job == 0 || ring.job == job) rings.push_back(std::move(ring));
     } catch (const InputError&) {
-      // Not where its process has just ended and taken it along.
+      // Ignore the file of a process that has just ended and removed it.
       if ((job == 0 || is_the_jobs) && fs::exists(entry.path())) throw;
     }
   }

@@ -17,7 +17,7 @@ using State = FlightCall::State;
 
 bool is_over(const FlightCall& call) { return call.state == State::completed; }
 
-/// The newest call that `counts`, by when it began.
+/// The call with the latest start for which `counts` is true.
 template <class F>
 const FlightCall* newest(const FlightRing& ring, const F& counts) {
   const FlightCall* found = nullptr;
@@ -29,7 +29,7 @@ const FlightCall* newest(const FlightRing& ring, const F& counts) {
   return found;
 }
 
-/// One collective of one group, on those of its members that have a ring.
+/// One collective of one group, for the members that have a ring.
 struct CollectiveView {
   std::map<int, const FlightCall*> there;  ///< has a record of it
   std::vector<int> absent;                 ///< has not entered it
@@ -96,7 +96,7 @@ class Diagnosis {
 
   void look_at_collectives(const Key& key, const Members& members,
                            std::vector<Finding>& findings) const {
-    std::optional<std::uint64_t> oldest;  // that somebody waits for
+    std::optional<std::uint64_t> oldest;  // the oldest that a rank waits for
     std::uint64_t newest = 0;
     for (const auto& [rank, group] : members) {
       newest = std::max(newest, group->entered);
@@ -106,7 +106,7 @@ class Diagnosis {
       }
     }
     if (!oldest) return;
-    Members all = members;  // and those that have not even made the group
+    Members all = members;  // including those that have not made the group yet
     for (const int rank : members.begin()->second->members) {
       static const FlightGroupView nothing_yet;
       if (by_rank_.contains(rank)) all.try_emplace(rank, &nothing_yet);
@@ -114,8 +114,7 @@ class Diagnosis {
     const CollectiveView collective = collective_at(all, *oldest);
     if (auto found = mismatch(key, collective)) return findings.push_back(std::move(*found));
     if (!collective.absent.empty()) return findings.push_back(absence(key, collective));
-    // All have entered it, but one of them may have stopped before its part was done, and then not
-    // entered what the others have by now.
+    // All ranks have entered it. One may have stopped inside and so not entered a later one.
     const CollectiveView later = collective_at(all, newest);
     if (!later.absent.empty() && !later.there.empty() && stopped_among(later.absent)) {
       return findings.push_back(absence(key, later));
@@ -132,7 +131,7 @@ class Diagnosis {
     std::map<std::uint64_t, std::vector<int>> callers;
     for (const auto& [rank, call] : collective.there) callers[call->fingerprint].push_back(rank);
     if (callers.size() < 2) return std::nullopt;
-    // Those who are fewest first; rank 0's side last of equals.
+    // The smallest side first; of equal sides, that of rank 0 last.
     std::vector<std::vector<int>> sides;
     for (auto& [fingerprint, ranks] : callers) sides.push_back(std::move(ranks));
     std::ranges::sort(sides, [](const auto& a, const auto& b) {
@@ -209,10 +208,10 @@ class Diagnosis {
     }
   }
 
-  // ---- which of them
+  // ---- choice
 
-  /// What nothing else explains: a mismatch, a stopped rank, then ranks of which none waits itself,
-  /// then the oldest.
+  /// The root cause: a mismatch, a stopped rank, then ranks that do not wait themselves, then the
+  /// oldest.
   [[nodiscard]] const Finding* choose(const std::vector<Finding>& findings) const {
     const auto weight = [&](const Finding& finding) {
       if (finding.kind == Finding::Kind::mismatch) return 0;
@@ -245,7 +244,7 @@ class Diagnosis {
 
   // ---- words
 
-  /// Nothing for a group of the whole world.
+  /// Empty for a group of all ranks.
   [[nodiscard]] std::string in_group(const Key& key) const {
     const auto& members = groups_.at(key).begin()->second->members;
     if (static_cast<int>(members.size()) == rings_.front().size) return "";
@@ -257,7 +256,7 @@ class Diagnosis {
     return now_s_ > since_s ? fmt::format(" since {:.1f} s", now_s_ - since_s) : "";
   }
 
-  /// What the ranks to blame did last, and do now.
+  /// The last operation and the present state of each rank to blame.
   void add_details(Finding& finding) const {
     constexpr std::size_t most = 4;
     for (std::size_t i = 0; i < std::min(most, finding.ranks.size()); ++i) {
@@ -280,7 +279,7 @@ class Diagnosis {
   }
 
   [[nodiscard]] std::string process(const FlightRing& one) const {
-    // Where all processes have gone, that one has gone too says nothing.
+    // Do not report that this process has gone if all have.
     const std::string doing = one.observed == ProcessState::unknown || !some_live_
                                   ? ""
                                   : fmt::format(" {}", words(one.observed));
@@ -292,8 +291,8 @@ class Diagnosis {
   std::map<int, const FlightRing*> by_rank_;
   std::map<Key, Members> groups_;
   std::vector<int> missing_;
-  double now_s_ = 0;        // the latest moment at which somebody looked; 0: nobody did
-  bool some_live_ = false;  // a process was still there when it was looked at
+  double now_s_ = 0;        // latest time at which a process was observed; 0: never
+  bool some_live_ = false;  // some process was alive when observed
 };
 
 }  // namespace

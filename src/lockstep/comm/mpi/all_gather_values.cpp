@@ -12,7 +12,7 @@ namespace lockstep {
 void all_gather_bytes(const void* mine, std::size_t bytes, void* all, const MpiRanks& ranks,
                       int tag, const MpiWait& wait) {
   const int size = ranks.size(), rank = ranks.rank();
-  // From this rank on.
+  // The values in order of rank, starting with this rank's.
   const auto known =
       std::make_shared<std::vector<std::byte>>(bytes * static_cast<std::size_t>(size));
   const auto block = [&](int i) { return known->data() + bytes * static_cast<std::size_t>(i); };
@@ -31,7 +31,7 @@ void all_gather_bytes(const void* mine, std::size_t bytes, void* all, const MpiR
       wait(going);
     }
   } catch (...) {
-    keep_until_exit(known);  // after a deadline MPI may still write there
+    keep_until_exit(known);  // after a deadline MPI may still write here
     throw;
   }
   for (int i = 0; i < size; ++i) {

@@ -13,8 +13,8 @@ using Kind = Operation::Kind;
 
 bool is_half(const Tensor& t) { return t.defined() && is_half(t.dtype()); }
 
-// MPI does not say whether a call has moved bytes. One that has nothing to do takes less than a
-// microsecond of the thread's time; one that copies part of a long message, some 100.
+// MPI does not report whether a call has moved bytes. An idle call takes less than 1 us of the
+// thread's time; a call that copies part of a long message takes about 100 us.
 constexpr double idle_s = 10e-6;
 constexpr std::size_t long_bytes = 64 << 10;
 
@@ -23,7 +23,7 @@ bool is_long(const Operation& operation) {
   return bytes(operation.input) >= long_bytes || bytes(operation.output) >= long_bytes;
 }
 
-/// Of processor time, which being preempted does not add to.
+/// Processor time of this thread: preemption does not count.
 double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -35,7 +35,7 @@ double thread_seconds() {
 bool ByMpi::needs_staging(const Operation& operation) noexcept {
   const Tensor &input = operation.input, &output = operation.output;
   if (!operation.reduces()) return false;
-  // MPI has no 16-bit floats; and it does not take a reduce_scatter into its own input.
+  // MPI has no 16-bit floats, and its reduce_scatter does not accept overlapping input and output.
   return is_half(input) || (operation.kind == Kind::reduce_scatter && overlap(input, output));
 }
 
@@ -86,7 +86,7 @@ Motion ByMpi::move(const Operation& operation, const MpiPlace& place, PendingRec
           OperationFailure::Kind::finding,
           other_dtype_.finding(operation, *calls_.receives.begin(), *place.ranks));
     }
-    // Only now, for the sake of all their senders.
+    // Lengths are checked only now: every message has been received, so its sender can complete.
     for (const MpiReceive& receive : calls_.receives) {
       expect_length(operation, *place.ranks, receive);
     }

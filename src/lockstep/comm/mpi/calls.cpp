@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
-/// By MPI's own collectives, and by messages what is too long for them.
+/// MPI's own collectives; calls too long for them go as messages.
 class MpiCollective : public MessageCalls {
  public:
   using MessageCalls::MessageCalls;
@@ -43,8 +43,8 @@ class MpiCollective : public MessageCalls {
   }
 
  private:
-  /// True if every count and offset of one call over all ranks' parts is small enough. The same on
-  /// every rank: `part` is this rank's share where shares are equal.
+  /// True if every count and offset of one call over all ranks' parts is small enough. The result
+  /// is the same on every rank: with equal shares `part` is this rank's share.
   [[nodiscard]] bool fits(const std::vector<std::int64_t>& counts, const Tensor& part,
                           std::int64_t unit) const {
     std::int64_t total = 0;
@@ -66,12 +66,12 @@ class MpiCollective : public MessageCalls {
   [[nodiscard]] MPI_Comm comm() const { return ranks().collectives(); }
   [[nodiscard]] int root() const { return operation().root; }
   static int bytes_in(const Tensor& t) { return static_cast<int>(t.bytes()); }
-  /// Where this rank's part lies, or that it is in its place in the whole.
+  /// Address of this rank's part, or MPI_IN_PLACE if it already lies in the whole.
   static void* part_or_in_place(const Tensor& part, const Tensor& whole, Block block) {
     return part.data() == address_of(whole, block.begin) ? MPI_IN_PLACE : part.data();
   }
 
-  // In several calls, and not as one of a type of its own: MPICH's MPI_Ibcast fails above 2^31
+  // Split into several calls instead of one with a larger type: MPICH's MPI_Ibcast fails above 2^31
   // bytes.
   void broadcast(const Tensor& t, Block block, int root) {
     std::byte* const first = address_of(t, block.begin);
@@ -96,7 +96,7 @@ class MpiCollective : public MessageCalls {
     }
   }
 
-  /// The reduction of one block of the inputs, on `root`, into all of `output`.
+  /// Reduces one block of the inputs into all of `output` on `root`.
   void reduce(Block block, int root, const Tensor& output) {
     const DType dtype = input().dtype();
     for (std::int64_t begin = 0; begin < block.count; begin += place().max_count) {
@@ -184,7 +184,8 @@ class MpiCollective : public MessageCalls {
     });
   }
 
-  /// With counts as messages, whose lengths can be checked: they differ by rank.
+  /// Calls with counts go as messages: counts differ by rank, and a message's length can be
+  /// checked.
   void all_to_all() {
     const std::int64_t bytes = bytes_of(input(), input().numel());
     if (!operation().input_counts.empty() || bytes > place().max_count) {
@@ -231,7 +232,8 @@ bool go_on_with_calls(const Operation& operation, const MpiPlace& place, MpiCall
   return MessageCalls(operation, place, calls).go_on();
 }
 
-// One MPI_Test each and not MPI_Testall, which allocates a status a message to tell what failed.
+// One MPI_Test per request instead of MPI_Testall, which allocates a status array to report which
+// one failed.
 bool requests_over(MpiCalls& calls) {
   return std::ranges::all_of(calls.requests,
                              [](MPI_Request& request) { return is_complete(request); });

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// Which of `nodes` a rank is on. Throws InputError unless these are for `size` ranks.
+/// The entry of `nodes` for `rank`. Throws InputError unless `nodes` has `size` entries.
 int pretended_node(const std::vector<std::int64_t>& nodes, int rank, int size) {
   std::int64_t ranks = 0;
   int mine = 0;
@@ -118,7 +118,7 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
 }
 
 void MpiCore::enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) {
-  if ((*node_)->is_whole_group()) return;  // all of its ranks notify in shared memory
+  if ((*node_)->is_whole_group()) return;  // every rank is notified in shared memory
   std::string why = "it was not asked for";
   std::unique_ptr<DatagramNotifier> notifier;
   if (by_datagrams) {
@@ -153,7 +153,7 @@ void MpiCore::notify(int rank) noexcept {
 }
 
 void MpiCore::close() {
-  // With a barrier: MPI_Comm_free may wait for the others without a deadline.
+  // With a barrier: MPI_Comm_free may wait for the other ranks without a deadline.
   if (!drain_and_close()) return;
   datagram_notifier_.reset();
   const int status = ranks_.leave();
@@ -163,7 +163,8 @@ void MpiCore::close() {
 }
 
 void MpiCore::at_finalize() noexcept {
-  // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
+  // A communicator with operations that can never complete is left to MPI: freeing it may wait for
+  // them.
   const bool was_idle = finalize("MPI has been finalised.");
   datagram_notifier_.reset();
   if (was_idle) static_cast<void>(ranks_.leave());
@@ -179,8 +180,8 @@ void MpiCore::expect_right_thread() const {
           "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
 }
 
-// MPI's reductions of some kinds are Lockstep's own functions, which are the host's; and few MPIs
-// have others on devices that do not block.
+// Some reductions use Lockstep's own functions, which run on the host; and few MPI libraries have
+// others for devices that do not block.
 DeviceReach MpiCore::reach_of(const Operation& operation) const noexcept {
   const bool takes =
       options().cuda_aware_mpi && operation.device.type == DeviceType::cuda && !operation.reduces();

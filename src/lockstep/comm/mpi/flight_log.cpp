@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// A new job's number; one that somebody has already is larger, and so wins below.
+/// A new job number. An existing one is larger, so it wins the max all-reduce below.
 std::uint64_t draw_job() {
   constexpr std::uint64_t taken = std::uint64_t{1} << 63U;
   if (const auto recorder = FlightRecorder::current()) return recorder->job() | taken;
@@ -36,7 +36,7 @@ std::vector<int> world_ranks(const MpiRanks& ranks) {
 
 FlightLog open_flight_log(const MpiRanks& ranks, const std::string& dir, const MpiWait& wait) {
   using Proposal = std::array<std::uint64_t, 2>;
-  std::uint64_t number = 0, job = 0;  // the largest of all members'
+  std::uint64_t number = 0, job = 0;  // the largest of all members
   const Proposal mine{FlightRecorder::next_group_number(), draw_job()};
   for (const Proposal& theirs : all_gather_values(mine, ranks, wait)) {
     number = std::max(number, theirs[0]);

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-/// The public face of an MpiCore. Its destructor has nothing to do: mpi_lifetime owns the core.
+/// The public interface of an MpiCore. The destructor does nothing: mpi_lifetime owns the core.
 class MpiGroup final : public ProcessGroup {
  public:
   explicit MpiGroup(IntrusivePtr<MpiCore> core) : core_(std::move(core)) {}
@@ -24,7 +24,7 @@ class MpiGroup final : public ProcessGroup {
   }
   [[nodiscard]] WaitTimes wait_times() const noexcept override { return core_->clock().times(); }
 
-  /// A group whose core is kept until it is closed or MPI ends.
+  /// A group whose core lives until close() or the end of MPI.
   static std::shared_ptr<ProcessGroup> owned(IntrusivePtr<MpiCore> core) {
     adopt(core);
     core->join_engine();

@@ -3,9 +3,9 @@
 namespace lockstep {
 namespace {
 
-// A rank's round k has three stages: it copies the result of the slot's last piece out, stages its
-// input of piece k, and combines its share of piece k. A rank that stages piece k has emptied the
-// slot; as no rank combines before all have staged, so have the others.
+// A rank's round k has three stages: it copies out the result of the slot's previous piece, stages
+// its input of piece k, and combines its share of piece k. A rank that stages piece k has emptied
+// the slot. No rank combines before all have staged, so by then all have emptied it.
 enum Stage : unsigned { copied_out = 1, staged, combined };
 constexpr unsigned stages_a_round = 3;
 
@@ -13,7 +13,7 @@ unsigned stage_of(std::int64_t round, Stage stage) {
   return static_cast<unsigned>(round) * stages_a_round + stage;
 }
 
-/// Larger for later ones: of each collective, the pieces whose result is there.
+/// Increases with the collective's number, then with its completed pieces.
 std::uint64_t mark(const Operation& operation, std::int64_t pieces) {
   return operation.sequence << 24U | static_cast<std::uint64_t>(pieces);
 }
@@ -78,7 +78,7 @@ bool HierarchicalCollective::step(WorkClock& clock) {
   return true;
 }
 
-/// True if a piece was launched or is over.
+/// True if a piece was launched or has completed.
 bool HierarchicalCollective::exchange_pieces(WorkClock& clock) {
   const Operation& operation = plan_.operation();
   const auto launched = launched_, over_before = over_;

@@ -51,7 +51,7 @@ Motion MpiInFlight::transfer() {
     return algorithm->move(core_.clock());
   }
   if (auto* algorithm = std::get_if<ByMpi>(&algorithm_)) return move_by_mpi(*algorithm);
-  return Motion::over;  // it was when it was launched
+  return Motion::over;  // eager: completed at launch
 }
 
 void MpiInFlight::launch() {
@@ -77,7 +77,8 @@ bool MpiInFlight::launch_on_node() {
 }
 
 bool MpiInFlight::launch_hierarchical() {
-  if (operation().kind == Operation::Kind::barrier) return true;  // all nodes have met
+  // the rendezvous of all nodes is the barrier
+  if (operation().kind == Operation::Kind::barrier) return true;
   MpiNode& node = core_.node();
   if (!HierarchicalCollective::fits(node, operation())) return false;
   algorithm_.emplace<HierarchicalCollective>(node, operation(), core_.place().max_count);
@@ -86,7 +87,7 @@ bool MpiInFlight::launch_hierarchical() {
 
 void MpiInFlight::call_mpi() {
   MpiPlace place = core_.place();
-  // MPI would give a receive that is posted what an older one looks for.
+  // A posted receive could take a message that an older receive looks for, so this one probes too.
   if (operation().is_message() && !core_.pending_receives().empty()) place.probes = true;
   algorithm_.emplace<ByMpi>(operation()).start(operation(), place, core_.pending_receives());
   if (operation().kind == Operation::Kind::send) core_.notify(operation().root);

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The rank that a launcher has given to a process, in its environment. The first of these counts:
-/// under Slurm an mpiexec is itself a task of number 0.
+/// The rank that a launcher has set in the environment of a process. The first variable counts:
+/// under Slurm an mpiexec is itself task 0.
 std::optional<int> rank_of(int pid) {
   constexpr std::array<std::string_view, 3> names = {
       "PMI_RANK=", "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
@@ -49,7 +49,7 @@ int parent_of(int pid) {
   return 0;
 }
 
-/// The first process above that is no part of the rank: a rank may be started by a script.
+/// The nearest ancestor that does not belong to the rank: a script may have started the rank.
 int launcher_of(int pid, int rank) {
   do {
     pid = parent_of(pid);
@@ -86,7 +86,7 @@ std::string standing_ranks_here() {
 
 void ask_launcher_to_end_job(ExitCode code) noexcept {
   const char* const pmi = std::getenv("PMI_FD");
-  if (!pmi || std::getenv("PMI_JOBID")) return;  // Slurm's: PMI-2
+  if (!pmi || std::getenv("PMI_JOBID")) return;  // Slurm's PMI-2
   const int connection = std::atoi(pmi);
   struct stat info {};
   if (::fstat(connection, &info) != 0 || !S_ISSOCK(info.st_mode)) return;  // MPI_Finalize closed it

@@ -11,7 +11,7 @@ using Kind = Operation::Kind;
 
 }  // namespace
 
-/// Messages that are launched together.
+/// Messages launched together.
 class LeaderExchange::Round {
  public:
   Round(const MpiRanks& leaders, std::int64_t k, std::vector<MPI_Request>& requests)
@@ -102,8 +102,8 @@ bool LeaderExchange::move(const MpiRanks& leaders, const HierarchicalPlan& plan)
   return false;
 }
 
-/// This node's `share` bytes stand at its place among all nodes': to every node, or to the root's;
-/// what was broadcast, not to the root's, which has it.
+/// Sends this node's `share` bytes, at this node's place, to every node, or to the root's node
+/// alone. For a broadcast the root's node gets none: it already has the data.
 void LeaderExchange::spread_shares(Round& round, const HierarchicalPlan& plan,
                                    std::int64_t share) const {
   const MpiRanks& leaders = round.leaders();

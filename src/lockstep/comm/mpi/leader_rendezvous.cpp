@@ -18,12 +18,13 @@ void LeaderRendezvous::start(MpiNode& node, const Operation& operation, bool ali
   started_ = true;
   if (!node->is_leader()) return;
   const std::uint64_t mine = node->slot_table().mine(operation.sequence).fingerprint;
-  constexpr auto none = ~std::uint64_t{0};  // a node that is not of one mind agrees with nobody
+  // if the node's ranks disagree: equal to no other node's
+  constexpr auto none = ~std::uint64_t{0};
   max_.start(node.leaders(), tag_of(node, operation), {alike ? mine : none, alike ? ~mine : none});
 }
 
-// The leader of each node tells its ranks what the leaders found: the collective's number, and in
-// the last bit whether the calls are equal.
+// Each leader publishes the result to the ranks of its node: the collective's number, and in the
+// lowest bit whether all calls are equal.
 std::optional<bool> LeaderRendezvous::compare(MpiNode& node, const Operation& operation) {
   const SlotTable& table = node->slot_table();
   if (node->is_leader()) {
@@ -50,14 +51,14 @@ std::string LeaderRendezvous::mismatch(MpiNode& node, const Operation& operation
          called_something_else(leader.other_rank, record_of(operation), leader.other_call);
 }
 
-/// The leaders exchange their own call and that of a rank of their node that differs from it; each
-/// tells its node the first that differs from its own.
+/// The leaders exchange their own call and one of their node that differs from it. Each publishes
+/// the first one that differs from its own.
 void LeaderRendezvous::tell(MpiNode& node, const Operation& operation, int mismatched,
                             const MpiWait& wait) {
   const SlotTable& table = node->slot_table();
   struct Call {
     CallRecord call;
-    std::uint64_t fingerprint;  // its counts are in it too
+    std::uint64_t fingerprint;  // includes the counts
     int rank;
   };
   const auto call_of = [&](int node_rank) {

@@ -37,7 +37,7 @@ void install_callback() {
   check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalize_begins, &keyval, nullptr),
             "MPI_Comm_create_keyval");
   check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, nullptr), "MPI_Comm_set_attr");
-  MPI_Comm_free_keyval(&keyval);  // lives on until the attribute is deleted
+  MPI_Comm_free_keyval(&keyval);  // stays valid until the attribute is deleted
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ void MessageCalls::start() {
     case Kind::reduce:
     case Kind::reduce_scatter:
       return exchange_blocks();
-    case Kind::barrier:  // that all have made the call was found out before
+    case Kind::barrier:  // the rendezvous was the barrier
     case Kind::send:
     case Kind::receive:
       return;
@@ -132,7 +132,7 @@ bool MessageCalls::go_on() {
   const bool stays = operation().kind == Kind::reduce && !is_root();
   void* const sum = stays ? address_of(arrived, rank * mine.count)
                           : address_of(output(), scatters ? 0 : mine.begin);
-  // What avg divides by comes at the end, as with MPI's own collectives.
+  // For avg the division comes last, as in MPI's own collectives.
   const ReduceOp op = operation().op == ReduceOp::avg ? ReduceOp::sum : operation().op;
   reduce_ranks(op, input().dtype(), sources, mine.count, {&sum, 1});
   if (scatters) return false;

@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-/// What ranks that can share memory have in common, a host name, a start of its system and a
-/// /dev/shm; or a number of this rank's own.
+/// Equal for ranks that can share memory: same host name, same boot of the system and same
+/// /dev/shm. Otherwise a number unique to this rank.
 std::uint64_t this_node(bool shared_memory, int pretended, int rank) {
   std::string text = host_name() + "/node " + std::to_string(pretended), boot = boot_id();
   if (!shared_memory) text += "/rank " + std::to_string(rank);
@@ -54,7 +54,7 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
 }
 
 void MpiNode::meet_other_nodes(bool has_room, const MpiWait& wait) {
-  // Every rank's slot table is ready once all have told who leads.
+  // Every rank's slot table is ready once all ranks have exchanged the leader's number.
   const auto leader = static_cast<std::uint64_t>(node_->group_rank(0));
   const auto all = all_gather_values(leader << 1U | (has_room ? 1U : 0U), group_, wait);
   if (node_->is_whole_group()) return;
@@ -87,7 +87,7 @@ std::shared_ptr<Segment> MpiNode::allocate(std::size_t bytes, const MpiWait& wai
   if (std::ranges::min(all_gather_values(alone || segment ? 1 : 0, group_, wait)) == 0) {
     return nullptr;
   }
-  if (alone) segment = Segment::in_this_process(1, bytes);  // now that nobody waits if it throws
+  if (alone) segment = Segment::in_this_process(1, bytes);  // no rank waits any more if this throws
   return segment;
 }
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::array every_dtype{DType::f32, DType::f64, DType::bf16, DType::f16,
                                  DType::i32, DType::i64, DType::u8,   DType::boolean};
-// Rare enough to cost nothing beside a look of MPI's, some 0.1 us.
+// Rare enough to be negligible beside an MPI poll of about 0.1 us.
 constexpr std::uint32_t looks_between = 16;
-// What was sent before the message that waits has surely been announced by then.
+// Long enough for every message sent before the waiting one to be announced.
 constexpr auto time_between = std::chrono::milliseconds(25);
 
 DType awaited_dtype(const Operation& operation) {
@@ -35,7 +35,7 @@ void OtherDtype::look(MpiReceive& receive, const Operation& operation, const Mpi
   seen_ = found;
   if (!again) return;
   if (receive.looked_for) return take(receive, operation, place, pending);
-  if (receive.doubted) return;  // what was awaited is being transferred
+  if (receive.doubted) return;  // the awaited message is being transferred
   receive.doubted = true;
   expect_success(MPI_Cancel(&receive.request));
 }

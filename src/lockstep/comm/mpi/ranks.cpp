@@ -16,8 +16,8 @@ namespace {
 constexpr int most_numbers = 256;
 using Numbers = std::bitset<most_numbers>;
 
-// Not by MPI_Comm_create_group, which would spare the caller's attributes their copy functions: it
-// blocks in MPI. 8 ranks on 2 cores: 42 ms instead of 1.
+// MPI_Comm_create_group would not copy the caller's attributes, but it blocks inside MPI: 42 ms
+// instead of 1 ms for 8 ranks on 2 cores.
 MPI_Comm duplicate_of(MPI_Comm comm, const MpiWait& wait) {
   MPI_Comm made = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -27,8 +27,8 @@ MPI_Comm duplicate_of(MPI_Comm comm, const MpiWait& wait) {
   return made;
 }
 
-/// How many groups' tags MPI has room for.
-int numbers_that_fit() {
+/// The number of groups for which MPI has enough tags.
+int tag_capacity() {
   int* largest_tag = nullptr;
   int known = 0;
   check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&largest_tag), &known),
@@ -39,25 +39,25 @@ int numbers_that_fit() {
 
 }  // namespace
 
-/// The communicators, and which numbers belong to groups that this rank is in. Thread-safe.
+/// The communicators, and the numbers of the groups that this rank belongs to. Thread-safe.
 class MpiComms {
  public:
   MpiComms(MPI_Comm comm, const MpiWait& wait)
       : collectives(duplicate_of(comm, wait)),
         messages(duplicate_of(comm, wait)),
-        numbers_(numbers_that_fit()) {
+        numbers_(tag_capacity()) {
     taken_.set(0);
   }
 
   struct Offer {
     Numbers taken;
-    int next = 0;  ///< after the last one given, so that a number is long unused before it returns
+    int next = 0;  ///< follows the last number given, so that a number is reused late
   };
   [[nodiscard]] Offer offer() const {
     const std::lock_guard lock(mutex_);
     return {taken_, next_};
   }
-  /// False if another thread of this rank has just taken it.
+  /// False if another thread of this rank has just taken the number.
   [[nodiscard]] bool take(int number) {
     const std::lock_guard lock(mutex_);
     if (taken_.test(static_cast<std::size_t>(number))) return false;
@@ -103,8 +103,8 @@ MpiRanks MpiRanks::some(std::span<const int> members) const {
   return made;
 }
 
-// Numbers are looked for from different places on, so that threads which split different groups
-// seldom want the same.
+// The search starts at a number derived from this group's own, so threads that split different
+// groups seldom want the same one.
 MpiRanks MpiRanks::apart(const MpiWait& wait) const {
   for (;;) {
     Numbers taken;

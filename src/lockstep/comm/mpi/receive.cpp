@@ -69,7 +69,7 @@ void MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64
     message = Tensor::empty({length}, DType::u8);
     memory = address_of(message);
   } else if (length != bytes || !fits) {
-    // Received all the same, for the sender's sake, unless there is no memory for it.
+    // Receive it anyway so that the sender can complete, unless memory runs out.
     elsewhere.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(length)]);
     if (!elsewhere) return;
     memory = elsewhere.get();
@@ -78,7 +78,7 @@ void MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64
   expect_success(MPI_Imrecv(memory, whole.count(), whole.type(), &handle, &request));
 }
 
-// It may have come after an older one had looked for it, and before this one does.
+// The message may have arrived between an older receive's look and this one.
 bool PendingReceives::find(const MpiReceive& receive, std::int64_t max_count) {
   int there = 0;
   MPI_Message message = MPI_MESSAGE_NULL;

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// Ends the process unless it is destroyed by the deadline, if there is one: nothing else can,
+/// Ends the process unless destroyed by the deadline, if there is one. Nothing else can end it
 /// while `call` waits for other processes.
 class Guard {
  public:
@@ -65,16 +65,16 @@ MpiSession::MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadli
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   owns_mpi_ = true;
-  // MPICH brings the errors of MPI_Test, as of a message that is too long, not to the handler of
-  // the request's communicator but to this one, which would end the job.
+  // MPICH reports the errors of MPI_Test, such as a message that is too long, to the error handler
+  // of MPI_COMM_WORLD instead of the request's communicator. Its default would end the job.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
 
 MpiSession::~MpiSession() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  // MPI_Finalize waits for peers, which may be waiting for this rank in a collective it will never
-  // enter: a rank on its way out with an exception leaves the job's end to the launcher.
+  // MPI_Finalize waits for peers, which may wait for this rank in a collective that it will never
+  // enter. A rank that leaves with an exception lets the launcher end the job.
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
   if (!owns_mpi_ || finalized || unwinding) return;
   const Guard guard(

@@ -22,7 +22,7 @@ namespace {
 
 using Name = std::array<char, 64>;
 
-/// A name that no other process of this node uses.
+/// A name unique on this node.
 Name new_name() {
   static std::atomic<int> made{0};
   Name name{};
@@ -32,7 +32,7 @@ Name new_name() {
   return name;
 }
 
-/// Takes away the name of a file that was `made` here.
+/// Removes the name of a file that was `made` here.
 struct Unlink {
   const Name& name;
   bool made;
@@ -41,8 +41,8 @@ struct Unlink {
   }
 };
 
-/// An empty file that all ranks have open, and whose name is gone; or why there is none. Whoever is
-/// killed meanwhile leaves the name behind, so nothing in here takes long.
+/// An empty file that all ranks have open and that has no name any more, or the reason why there is
+/// none. A process killed in between leaves the name behind, so nothing here takes long.
 Descriptor open_by_all(const MpiRanks& node, const MpiWait& wait, int& error) {
   Name name{};
   Descriptor file;
@@ -51,7 +51,7 @@ Descriptor open_by_all(const MpiRanks& node, const MpiWait& wait, int& error) {
     file = Descriptor(shm_open(name.data(), flags, 0600));
     if (!file) error = errno;
   };
-  // The first rank makes the file before it tells the name, so that the others find it.
+  // The first rank creates the file before it sends the name, so that the other ranks find it.
   const Unlink in_the_end{name, node.rank() == 0};
   if (node.rank() == 0) {
     name = new_name();
@@ -80,7 +80,7 @@ std::shared_ptr<Segment> make_shared_segment(const MpiRanks& node, std::size_t b
   const std::size_t part = Segment::part_for(bytes);
   int error = 0;
   const Descriptor file = open_by_all(node, wait, error);
-  if (error == 0) {  // which makes the file as long as that part of it needs
+  if (error == 0) {  // also sets the file's length
     const auto bytes = static_cast<std::int64_t>(part);
     error = allocate_file(file, bytes * node.rank(), bytes);
   }

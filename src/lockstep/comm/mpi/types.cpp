@@ -12,7 +12,7 @@ void reduce(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
   reduce_ranks(op, dtype, sources, *count, {&result, 1});
 }
 
-/// Of our own, in the order and with the bits of reduce_ranks.
+/// An operation of our own, with the order and the bits of reduce_ranks.
 template <ReduceOp op, DType dtype>
 MPI_Op own() {
   static const MPI_Op made = [] {
@@ -23,8 +23,8 @@ MPI_Op own() {
   return made;
 }
 
-/// MPI's MPI_MIN and MPI_MAX of bytes are not to be trusted, MPICH 4.0's take those above 127 for
-/// negative numbers; of floats they depend on the order where there are NaNs or zeros.
+/// MPI_MIN and MPI_MAX are unreliable: those of bytes take values above 127 for negative ones in
+/// MPICH 4.0, and those of floats depend on the order where there are NaNs or zeros.
 template <ReduceOp op>
 MPI_Op extreme(DType dtype, MPI_Op mpis) {
   switch (dtype) {
@@ -67,7 +67,7 @@ MPI_Op mpi_op(ReduceOp op, DType dtype) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
-      // Open MPI 4.1's of bytes stays at 255 where it should wrap around.
+      // The sum of bytes in Open MPI 4.1 saturates at 255 instead of wrapping around.
       if (dtype == DType::u8) return own<ReduceOp::sum, DType::u8>();
       return logical ? MPI_LOR : MPI_SUM;
     case ReduceOp::product:
@@ -106,7 +106,7 @@ MpiBytes::MpiBytes(std::int64_t bytes, std::int64_t max_count) {
 }
 
 MpiBytes::~MpiBytes() {
-  if (type_ != MPI_BYTE) MPI_Type_free(&type_);  // MPI keeps it while an operation needs it
+  if (type_ != MPI_BYTE) MPI_Type_free(&type_);  // MPI keeps it while an operation uses it
 }
 
 }  // namespace lockstep

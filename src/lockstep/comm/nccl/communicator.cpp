@@ -21,11 +21,11 @@
 namespace lockstep {
 namespace {
 
-// How long NCCL has to give up before it is left behind, at most.
+// Longest time given to NCCL to abort before it is abandoned.
 constexpr std::chrono::milliseconds patience{5000};
 
-/// Where NCCL puts a communicator's handle. Where it never comes to an end it may write there at
-/// any time, so the place is left to it.
+/// Memory for the communicator's handle. NCCL may write to it at any time until its call completes,
+/// so a call that never completes keeps this memory.
 using Cell = std::unique_ptr<NcclApi::Comm>;
 void leave_to_nccl(Cell cell) {
   static std::mutex mutex;
@@ -190,7 +190,8 @@ void NcclCommunicator::abort() noexcept {
   }
 }
 
-// NCCL may never return, so the thread owns what it uses, and lets go of it before it says so.
+// NCCL may never return. So the thread owns all it uses, and releases it before it reports
+// completion.
 void NcclCommunicator::start_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm)) {
   std::promise<void> freed;
   auto is_freed = freed.get_future();

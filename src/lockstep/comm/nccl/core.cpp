@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-/// What a rank knows of a new group.
+/// The values that a rank contributes to a new group.
 struct Introduction {
   std::uint64_t flight_number, order_number;
   int rank_in_job;
@@ -27,14 +27,14 @@ struct Introduction {
   }
 };
 
-/// Cores whose groups are gone while something was in flight.
-struct Left {
+/// Cores of groups that were dropped while an operation was in flight.
+struct AbandonedCores {
   std::mutex mutex;
   std::vector<IntrusivePtr<NcclCore>> cores;
 
-  static Left& instance() {
-    static auto* left = new Left;  // the engine's thread may outlive main()
-    return *left;
+  static AbandonedCores& instance() {
+    static auto* abandoned = new AbandonedCores;  // the engine's thread may outlive main()
+    return *abandoned;
   }
 };
 
@@ -91,15 +91,15 @@ IntrusivePtr<NcclCore> NcclCore::make(std::shared_ptr<NcclApi> api,
                                       std::shared_ptr<ProcessGroup> control,
                                       std::shared_ptr<LaunchOrder> order, Device device,
                                       const GroupOptions& options) {
-  end_those_left();
+  end_abandoned();
   return joined(
       new NcclCore(std::move(api), std::move(control), std::move(order), device, options));
 }
 
 IntrusivePtr<NcclCore> NcclCore::make_part(NcclCore& parent, int colour,
                                            std::shared_ptr<ProcessGroup> control) {
-  end_those_left();
-  parent.drain();  // as ncclCommSplit asks
+  end_abandoned();
+  parent.drain();  // ncclCommSplit requires it
   return joined(new NcclCore(parent, colour, std::move(control)));
 }
 
@@ -179,13 +179,13 @@ void NcclCore::close() {
 
 void NcclCore::leave() noexcept {
   if (is_busy()) {
-    auto& left = Left::instance();
-    const std::lock_guard lock(left.mutex);
-    left.cores.emplace_back(this);
+    auto& abandoned = AbandonedCores::instance();
+    const std::lock_guard lock(abandoned.mutex);
+    abandoned.cores.emplace_back(this);
   } else {
     end();
   }
-  end_those_left();
+  end_abandoned();
 }
 
 void NcclCore::end() noexcept {
@@ -195,15 +195,15 @@ void NcclCore::end() noexcept {
   kind_ = nullptr;
 }
 
-void NcclCore::end_those_left() noexcept {
+void NcclCore::end_abandoned() noexcept {
   std::vector<IntrusivePtr<NcclCore>> idle;
   {
-    auto& left = Left::instance();
-    const std::lock_guard lock(left.mutex);
-    const auto first_idle = std::partition(left.cores.begin(), left.cores.end(),
+    auto& abandoned = AbandonedCores::instance();
+    const std::lock_guard lock(abandoned.mutex);
+    const auto first_idle = std::partition(abandoned.cores.begin(), abandoned.cores.end(),
                                            [](const auto& core) { return core->is_busy(); });
-    idle.assign(first_idle, left.cores.end());
-    left.cores.erase(first_idle, left.cores.end());
+    idle.assign(first_idle, abandoned.cores.end());
+    abandoned.cores.erase(first_idle, abandoned.cores.end());
   }
   for (const auto& core : idle) core->end();
 }

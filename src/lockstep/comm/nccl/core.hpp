@@ -84,7 +84,7 @@ class NcclCore final : public GroupCore {
   void spread_failure(const std::string& reason) noexcept override;
   /// Nothing is in flight any more, or never will be over.
   void end() noexcept;
-  static void end_those_left() noexcept;
+  static void end_abandoned() noexcept;
   [[nodiscard]] static IntrusivePtr<NcclCore> joined(NcclCore* core);
   /// The group's number in the launch order, and its part of the process's flight recorder, if it
   /// has one. Collective.

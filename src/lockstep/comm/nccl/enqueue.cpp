@@ -7,7 +7,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
-/// One operation's calls.
+/// The NCCL calls of one operation.
 class Enqueuer {
  public:
   Enqueuer(NcclCommunicator& communicator, const Operation& operation, int rank, int size)

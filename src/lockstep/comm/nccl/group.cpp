@@ -84,9 +84,9 @@ class NcclGroup final : public ProcessGroup {
         NcclCore::make(communicator.shared_api(), part, core_->order(), device_, core_->options()));
   }
 
-  /// What NCCL does not reduce. Blocks the host.
+  /// Runs an operation that NCCL does not support on the host group. Blocks the host.
   Work go_by_host(const Operation& operation) {
-    core_->await_stream(operation);  // which writes the input
+    core_->await_stream(operation);  // also waits for the input
     Operation on_host = operation;
     on_host.device = Device{};
     try {
@@ -113,7 +113,8 @@ class NcclGroup final : public ProcessGroup {
     }
     if (operation.reduces() && operation.op == ReduceOp::avg) {
       static_cast<void>(
-          detail::target_of(core_->communicator().stream()));  // or throws: no kernels
+          // throws if this build has no kernels for the device
+          detail::target_of(core_->communicator().stream()));
     }
     if (operation.is_message() && (operation.tag != 0 || operation.root == any_source)) {
       throw ShapeError(fmt::format(
@@ -127,42 +128,42 @@ class NcclGroup final : public ProcessGroup {
   IntrusivePtr<NcclCore> core_;
 };
 
-/// Where a rank computes.
-struct Seat {
+/// The location of a rank: its node and its device.
+struct Location {
   DeviceType type = DeviceType::host;
   int index = 0;
-  std::string own;  ///< host and device; for GPUs the PCI address; empty: none, or not known
+  std::string own;  ///< host and device; PCI address of a GPU; empty: none or unknown
 
   [[nodiscard]] std::string name() const { return to_string(Device{type, index}); }
   static auto fields(auto& self) { return std::tie(self.type, self.index, self.own); }
 };
 
-Seat seat_on(Device device) {
-  Seat seat{device.type, device.index, ""};
-  if (device.type == DeviceType::sim) seat.own = host_name() + " " + to_string(device);
-  if (device.type != DeviceType::cuda || !has_cuda_runtime()) return seat;
+Location location_of(Device device) {
+  Location location{device.type, device.index, ""};
+  if (device.type == DeviceType::sim) location.own = host_name() + " " + to_string(device);
+  if (device.type != DeviceType::cuda || !has_cuda_runtime()) return location;
   const std::string address = runtime_of(DeviceType::cuda).current_pci_address();
-  if (!address.empty()) seat.own = host_name() + " " + address;
-  return seat;
+  if (!address.empty()) location.own = host_name() + " " + address;
+  return location;
 }
 
-void expect_one_kind(const std::vector<Seat>& seats) {
-  const auto other =
-      std::ranges::find_if(seats, [&](const Seat& s) { return s.type != seats.front().type; });
-  if (other == seats.end()) return;
+void expect_one_kind(const std::vector<Location>& locations) {
+  const auto other = std::ranges::find_if(
+      locations, [&](const Location& s) { return s.type != locations.front().type; });
+  if (other == locations.end()) return;
   throw InputError(fmt::format(
       "the ranks compute on devices of two kinds: rank 0 on {}, rank {} on {}. Give all ranks the "
       "same kind (run.device)",
-      seats.front().name(), other - seats.begin(), other->name()));
+      locations.front().name(), other - locations.begin(), other->name()));
 }
 
-/// The ranks that share a device, which NCCL does not allow; empty where none do.
-std::string sharing(const std::vector<Seat>& seats) {
-  for (std::size_t r = 1; r < seats.size(); ++r) {
+/// The ranks that share a device, which NCCL does not allow; empty if none do.
+std::string shared_devices(const std::vector<Location>& locations) {
+  for (std::size_t r = 1; r < locations.size(); ++r) {
     for (std::size_t before = 0; before < r; ++before) {
-      if (seats[r].own.empty() || seats[r].own != seats[before].own) continue;
+      if (locations[r].own.empty() || locations[r].own != locations[before].own) continue;
       return fmt::format("ranks {} and {} share a device ({}), which NCCL does not allow", before,
-                         r, seats[r].own);
+                         r, locations[r].own);
     }
   }
   return "";
@@ -194,12 +195,12 @@ std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control, 
                                          const GroupOptions& options) {
   expect_given("make_group", "the group of the host", control);
   if (control->rank() < 0) return control;
-  const auto seats = agree(*control, [&] { return seat_on(device); });
-  expect_one_kind(seats);
+  const auto locations = agree(*control, [&] { return location_of(device); });
+  expect_one_kind(locations);
   std::shared_ptr<NcclApi> api = api_of_tests();
   if (api && api->device_type() != device.type) api = nullptr;
   if (device.type != DeviceType::cuda && !api) return control;
-  std::string why_not = sharing(seats);
+  std::string why_not = shared_devices(locations);
   if (!api && !has_nccl()) why_not = "this build has no NCCL (LOCKSTEP_ENABLE_NCCL)";
   if (why_not.empty()) {
     return make_nccl_group(api ? std::move(api) : nccl_library(), std::move(control), device,

@@ -11,7 +11,7 @@ NcclInFlight::NcclInFlight(NcclCore& core, Operation&& operation)
   input_ready_.record(communicator.events(), current_stream(communicator.device()));
 }
 
-/// f(), which uses the control group: where that ends, this group ends too.
+/// Runs f(), which uses the control group; a failure of that group ends this group too.
 template <class F>
 auto NcclInFlight::on_control(const F& f) {
   try {
@@ -89,7 +89,7 @@ bool NcclInFlight::is_over_on_device() {
 }
 
 bool NcclInFlight::order_stream() {
-  // Behind a barrier comes the host.
+  // After a barrier the host waits too.
   if (!on_stream_ || operation().kind == Operation::Kind::barrier) return false;
   return core_.on_device([&] {
     done_.make_wait(current_stream(core_.communicator().device()));

@@ -53,7 +53,7 @@ ncclRedOp_t op_of(ReduceOp op, DType dtype) {
   }
 }
 
-/// While it lives, this thread's CUDA calls are for `device`.
+/// Makes `device` current for this thread's CUDA calls while alive.
 class CudaDevice {
  public:
   explicit CudaDevice(int device) : here_(device) {
@@ -98,7 +98,7 @@ class NcclLibrary final : public NcclApi {
   [[nodiscard]] bool can_split() const noexcept override { return true; }
   NcclStatus split(Comm parent, int colour, int key, Comm& part) override {
     return status_of(ncclCommSplit(parent, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part,
-                                   nullptr));  // not blocking either
+                                   nullptr));  // the new communicator does not block either
   }
 #else
   [[nodiscard]] bool can_split() const noexcept override { return false; }

@@ -27,7 +27,7 @@ void NcclQueue::advance() {
 NcclInFlight* NcclQueue::ready_batch() {
   if (first_->batch_ == open_batch_) return nullptr;
   NcclInFlight* last = nullptr;
-  const NcclInFlight* first_with_place = nullptr;  // others of the batch are behind it
+  const NcclInFlight* first_with_place = nullptr;  // the others of the batch follow it
   for (NcclInFlight* work = first_; work && work->batch_ == first_->batch_; work = work->after_) {
     if (!work->may_go()) return nullptr;
     if (!first_with_place && work->place_.is_entered()) first_with_place = work;
@@ -44,7 +44,7 @@ void NcclQueue::give_to_nccl(NcclInFlight* last) {
       enqueue(communicator_, work->operation(), rank_, size_);
       if (work == last) break;
     }
-  } catch (...) {  // which must not leave it open
+  } catch (...) {  // no NCCL group may stay open
     static_cast<void>(communicator_.api().group_end());
     throw;
   }
@@ -52,7 +52,7 @@ void NcclQueue::give_to_nccl(NcclInFlight* last) {
   communicator_.expect_accepted(communicator_.api().group_end(), "ncclGroupEnd");
 }
 
-/// NCCL has put its kernels on the stream: marks follow them.
+/// NCCL's kernels are on the stream: record events behind them.
 void NcclQueue::release_batch() {
   for (;;) {
     NcclInFlight& work = *first_;

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// Of the messages' group: lengths, by direction of the message.
+// Tags in the message group: lengths, by direction of the message.
 enum Tag : int { length_of_sent, length_of_received };
 
 std::int64_t* elements(const Tensor& t) { return static_cast<std::int64_t*>(t.data()); }
@@ -23,14 +23,15 @@ bool exchanges_by_counts(const Operation& operation) {
   return operation.kind == Operation::Kind::all_to_all && !operation.input_counts.empty();
 }
 
-/// One length that both ends of a pair must know, in 64 bits.
+/// A 64-bit hash of a length that both ends of a pair must agree on.
 std::int64_t mark(std::int64_t from, std::int64_t to, std::int64_t count) {
   const std::array<std::int64_t, 3> all{from, to, count};
   return static_cast<std::int64_t>(hash64(all.data(), sizeof all));
 }
 
-/// What this rank sends and expects of an exchange. The exclusive or over all ranks is 0 if every
-/// pair agrees, since each length is in it twice; if not, with a chance of 2^-64.
+/// A hash of all lengths that this rank sends and expects. The exclusive or over all ranks is 0 if
+/// every pair agrees, since each length then occurs twice; a mismatch gives 0 with a chance of
+/// 2^-64.
 std::int64_t marks_of(const Operation& operation, int rank) {
   std::int64_t all = 0;
   if (!exchanges_by_counts(operation)) return all;
@@ -88,14 +89,15 @@ const std::int64_t* NcclRendezvous::row(int rank) const {
   return elements(all_) + std::ptrdiff_t{3} * rank;
 }
 
-/// The first rank whose call is not rank 0's; size_ if there is none.
+/// The first rank whose call differs from that of rank 0; size_ if there is none.
 int NcclRendezvous::deviant() const {
   int r = 0;
   while (r < size_ && row(r)[0] == row(0)[0]) ++r;
   return r;
 }
 
-/// Every rank's call; or, where the calls are alike, what every rank sends to this one.
+/// Gathers every rank's call or, where the calls are equal, the counts that every rank sends to
+/// this one.
 void NcclRendezvous::exchange_calls(ProcessGroup& messages, const Operation& operation) {
   if (deviant() == size_) {
     const auto sent = Tensor::from(operation.input_counts, {size_, 1});

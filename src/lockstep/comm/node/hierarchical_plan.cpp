@@ -11,19 +11,19 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// Bytes that a leader may get, or send, for a reduction or a broadcast over more than two nodes to
-// be one exchange, not two.
+// Most bytes that a leader may receive or send for a reduction or broadcast over more than two
+// nodes to take one exchange instead of two.
 constexpr std::int64_t one_exchange_bytes = 32 << 10;
 
 int slot_for(std::int64_t k) { return static_cast<int>(k % StagingBuffers::slots); }
 
-/// Elements of every rank's block.
+/// Elements of each rank's block.
 std::int64_t elements(const Operation& operation) {
   return operation.kind == Kind::reduce_scatter ? operation.output.numel()
                                                 : operation.input.numel();
 }
 
-/// Elements of each rank's block that the areas have room for.
+/// Elements of each rank's block that fit in the staging areas.
 std::int64_t room(const NodeMap& map, const Operation& operation, bool by_shares) {
   const std::int64_t area = StagingBuffers::area_bytes / element_bytes(operation);
   switch (operation.kind) {
@@ -39,9 +39,9 @@ std::int64_t room(const NodeMap& map, const Operation& operation, bool by_shares
   }
 }
 
-// A mean is scaled twice: what a node brings by a power of two, which keeps f16 from running over,
-// and the result by the rest. The nodes' parts are added in f32. No greater power than the largest
-// node needs: bits of what it makes subnormal are lost.
+// A mean is scaled twice: each node's sum by a power of two, which keeps f16 from overflowing, and
+// the result by the rest. The sums of the nodes are added in f32. The power is the smallest that
+// the largest node needs: scaling to subnormal numbers loses bits.
 double part_of_node(const NodeMap& map) {
   return 1.0 / std::bit_ceil(static_cast<unsigned>(map.most_ranks()));
 }
@@ -52,7 +52,7 @@ double factor_after(const NodeMap& map, ReduceOp op) {
   return op == ReduceOp::avg ? 1.0 / map.size() / part_of_node(map) : 1.0;
 }
 
-/// Whether ranks of the node find the others' inputs where they are.
+/// True if the ranks of the node can read each other's inputs directly.
 bool inputs_are_in_reach(const ComputeNode& node, const Operation& operation) {
   return node.size() == 1 || all_in_buffers(node, operation, &SlotTable::Slot::input);
 }
@@ -85,7 +85,7 @@ HierarchicalPlan::HierarchicalPlan(StagingBuffers& staging, const Operation& ope
       operation.kind == Kind::broadcast) {
     by_shares_ = map.nodes() > 2 && total_ * element_ * map.nodes() > one_exchange_bytes;
   }
-  // A message carries the blocks of a node's ranks.
+  // One message carries the blocks of all ranks of a node.
   const std::int64_t allowed = std::max<std::int64_t>(1, max_count / (element_ * map.most_ranks()));
   most_ = std::min(room(map, operation, by_shares_), allowed);
 }
@@ -103,7 +103,7 @@ void HierarchicalPlan::stage_input(std::int64_t k) const {
     return;
   }
   if (!operation_.reduces() || inputs_are_in_reach(node, operation_)) return;
-  // What this rank combines itself, it reads from the tensor.
+  // This rank reads its own share from the tensor, so it does not stage it.
   const Block own = share_of(part.count, element_, node.size(), node.rank());
   const auto copy = [&](std::int64_t begin, std::int64_t end) {
     copy_bytes(area + begin * element_, address_of(operation_.input, part.begin + begin),
@@ -113,7 +113,7 @@ void HierarchicalPlan::stage_input(std::int64_t k) const {
   copy(own.begin + own.count, part.count);
 }
 
-/// This rank's share of the reduction of `count` elements of all of the node's ranks.
+/// Reduces this rank's share of `count` elements over the ranks of the node.
 template <class F>
 void HierarchicalPlan::reduce_node(std::int64_t count, std::byte* target, const F& first_on) const {
   ComputeNode& node = staging_.node();
@@ -125,7 +125,7 @@ void HierarchicalPlan::reduce_node(std::int64_t count, std::byte* target, const 
                factor_before(staging_.map(), operation_.op));
 }
 
-/// `count` elements of all nodes, the first ones at `first` and `stride` bytes apart.
+/// Reduces `count` elements over all nodes; node k's begin at `first` + k * `stride` bytes.
 void HierarchicalPlan::reduce_nodes(const std::byte* first, std::int64_t stride, std::int64_t count,
                                     void* target) const {
   const auto sources = staging_.on_every_node([&](int n) { return first + n * stride; });

@@ -8,7 +8,8 @@ namespace {
 
 using Kind = Operation::Kind;
 
-/// Some of this rank's part, from element `cursor` on; where to go on, or -1 when it is done.
+/// Reduces some of this rank's share, from element `cursor` on. Returns the next cursor, or -1 at
+/// the end.
 std::int64_t perform(ComputeNode& node, const Operation& operation, std::int64_t cursor) {
   if (operation.kind == Kind::all_reduce) return reduce_share(node, operation, cursor);
   fill_output(node, operation,
@@ -48,7 +49,7 @@ Motion InPlace::move(ComputeNode& node, const Operation& operation, WorkClock& c
                                      operation.output.defined() ? operation.output.bytes() : 0);
     cursor_ = perform(node, operation, cursor_);
     motion = Motion::some;
-    if (cursor_ >= 0) return motion;  // others get their turn
+    if (cursor_ >= 0) return motion;  // other operations are polled in between
     stages_.finish(node, operation, 1);
   }
   return stages_.all_have_finished(node, operation, 1) ? Motion::over : motion;

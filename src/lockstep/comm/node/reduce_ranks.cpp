@@ -13,12 +13,12 @@
 namespace lockstep {
 namespace {
 
-/// What elements of T are accumulated in.
+/// The accumulation type of elements of type T.
 template <class T>
 using Wide =
     std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float, T>;
 
-/// Integers that wrap around.
+/// The unsigned type in which integers wrap around.
 template <class T>
 using Ring =
     std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>;
@@ -46,12 +46,12 @@ using Sum = Arithmetic<std::plus<>, std::logical_or<>>;
 using Product = Arithmetic<std::multiplies<>, std::logical_and<>>;
 
 // Elements whose partial results stay in the first-level cache from the first source to the last
-// target. glibc's memcpy takes `rep movsb` from 2 KiB on: with 2048 elements, 2 ranks of 8 KiB f32
-// took 1.3 times as long, 4 of 16 MiB 1.2 times.
+// target. glibc's memcpy uses `rep movsb` from 2 KiB on: 2048 elements took 1.3 times as long for 2
+// ranks with 8 KiB of f32, and 1.2 times for 4 ranks with 16 MiB.
 constexpr std::int64_t block = 480;
 
-/// Of two sources into two targets, without a partial result in memory: with it 2 ranks take 0.52
-/// us instead of 0.45 for 16 KiB, 3.6 instead of 2.1 for 256 KiB.
+/// Two sources into two targets without a partial result in memory. 2 ranks take 0.45 us instead of
+/// 0.52 us for 16 KiB, and 2.1 us instead of 3.6 us for 256 KiB.
 template <class T, class Combine>
 void reduce_pair(const Combine& combine, double factor, const T* a, const T* b, std::int64_t count,
                  T* first, T* second) {
@@ -103,7 +103,8 @@ void reduce_block(const Combine& combine, double factor, std::span<const void* c
   if constexpr (std::is_same_v<T, W>) {
     deliver(partial);
   } else {
-    // Rounded once, not once a target: 4 of 512 KiB in 0.8 (bf16) and 0.7 (f16) of the time.
+    // Rounded once instead of once per target: 0.8 (bf16) and 0.7 (f16) of the time for 4 ranks
+    // with 512 KiB.
     T rounded[block];
     for (std::int64_t i = 0; i < count; ++i) rounded[i] = T(partial[i]);
     deliver(rounded);
@@ -118,7 +119,7 @@ void reduce_as(const Combine& combine, double factor, std::span<const void* cons
   }
 }
 
-/// Calls f with the function object of `op`; bitwise ones for whole numbers only.
+/// Calls f with the function object of `op`; bitwise operations exist for integers only.
 template <class T, class F>
 void with_combine(ReduceOp op, const F& f) {
   switch (op) {

@@ -8,11 +8,11 @@
 namespace lockstep {
 namespace {
 
-// Bytes of a share that are reduced before other operations get their turn: about 0.1 ms.
+// Bytes of a share that are reduced before other operations are polled: about 0.1 ms.
 constexpr std::int64_t turn_bytes = 1 << 20;
 
-/// Every output = the reduction of `count` elements of every rank, `begin` bytes into where
-/// input_of and output_of say.
+/// Every output = the reduction of `count` elements of every rank, at `begin` bytes from the
+/// addresses that input_of and output_of return.
 template <class In, class Out>
 void reduce_at(ComputeNode& node, const Operation& operation, std::int64_t begin,
                std::int64_t count, const In& input_of, const Out& output_of) {

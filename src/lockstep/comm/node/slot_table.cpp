@@ -15,7 +15,7 @@ SlotTable::SlotTable(std::shared_ptr<Segment> segment, int ranks, int rank)
   mine->pid = static_cast<std::int32_t>(getpid());
 }
 
-// Looking costs a cache line of every rank, so it is done once a round of the ring only.
+// The check reads a cache line of every rank, so it runs once per round of the ring only.
 bool SlotTable::may_post(std::uint64_t sequence) noexcept {
   if (sequence <= retired_ + slots) return true;
   std::uint64_t least = sequence;

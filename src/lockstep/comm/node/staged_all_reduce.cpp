@@ -34,9 +34,8 @@ Motion StagedAllReduce::move(ComputeNode& node, const Operation& operation, Work
   return Motion::over;
 }
 
-// Stages 2 k + 1 and 2 k + 2 of piece k: it is in the staging buffers; its result is. Whoever has
-// taken the result out may put the next piece in, since the others are done with this rank's
-// staging.
+// Stage 2 k + 1: piece k is in the staging buffers; stage 2 k + 2: its result is there. A rank that
+// has copied the result out may stage the next piece: all other ranks have read its staging buffer.
 bool StagedAllReduce::step(ComputeNode& node, const Operation& operation, WorkClock& clock) {
   const unsigned stage = stages_.finished();
   if (stage > 0 && !stages_.all_have_finished(node, operation, stage)) return false;

@@ -10,8 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Ranks of one process read each other's tensors where they are, so that calls that differ must
-/// never meet.
+/// Ranks of one process read each other's tensors directly, so different calls must never meet.
 GroupOptions always_compared(GroupOptions options) {
   if (options.contract == Contract::off) options.contract = Contract::hash;
   return options;

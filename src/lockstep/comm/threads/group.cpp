@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// One rank's view of a shared.
+/// One rank's view of the shared state.
 class ThreadsGroup final : public ProcessGroup {
  public:
   ThreadsGroup(std::shared_ptr<SharedState> shared, int rank)
@@ -46,7 +46,7 @@ class ThreadsGroup final : public ProcessGroup {
   std::uint64_t splits_ = 0;
 };
 
-/// Rethrows with the rank in front of the message, keeping the class that decides the exit code.
+/// Rethrows with the rank before the message; keeps the class, which decides the exit code.
 [[noreturn]] void rethrow_naming(int rank, int ranks, const std::exception_ptr& failure) {
   const auto named = [&] {
     const Failure own = current_failure();
@@ -107,19 +107,19 @@ void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& b
     ~Clearing() { shared.clear(); }
   };
   {
-    const Clearing clearing{*shared};  // after the threads have been joined
+    const Clearing clearing{*shared};  // destroyed after the threads have been joined
     std::vector<std::jthread> threads;
     threads.reserve(failures.size());
     try {
       for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
     } catch (const std::exception& error) {
-      fail(static_cast<int>(threads.size()), error.what());  // releases those that run
+      fail(static_cast<int>(threads.size()), error.what());  // ends the threads that run already
       throw;
     }
   }
   const int first = shared->failed_rank();
 
-  // The rank that failed first may have dealt with its failure; then an echo is all there is.
+  // The first rank to fail may have handled its failure; then only secondary failures are left.
   if (first < 0) return;
   if (failures[static_cast<std::size_t>(first)]) {
     rethrow_naming(first, ranks, failures[static_cast<std::size_t>(first)]);

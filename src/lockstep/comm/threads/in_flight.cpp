@@ -37,7 +37,7 @@ void ThreadsInFlight::launch() {
 Motion ThreadsInFlight::transfer() {
   if (!is_launched_) launch();
   if (in_place_) return algorithm_.move(core_.node(), operation(), core_.clock());
-  if (!operation().is_message()) return Motion::over;  // eager: it was when it was launched
+  if (!operation().is_message()) return Motion::over;  // eager: completed at launch
   if (cancelled_) return Motion::over;
   if (!message_.delivered.load(std::memory_order_acquire)) return Motion::none;
   if (!message_.mismatch.empty()) {

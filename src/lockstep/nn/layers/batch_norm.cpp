@@ -59,7 +59,7 @@ Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool re
                      " features does not take " + describe(x.data()));
   }
   if (!options_.track_running_stats) {
-    // As PyTorch's SyncBatchNorm, which exchanges statistics in training only.
+    // PyTorch's SyncBatchNorm, too, exchanges statistics in training only.
     const BatchNormStatistics own{{}, {}, is_training() ? statistics_.exchange : nullptr};
     return batch_norm(x, weight_, bias_, own, true, 0.0, options_.eps, residual, relu);
   }

@@ -11,7 +11,8 @@
 namespace lockstep::nn {
 namespace {
 
-/// [first, second / groups, kernel...], once everything is positive and the groups divide both.
+/// [first, second / groups, kernel...]. Throws unless all sizes are positive and the groups divide
+/// both.
 Shape weight_shape(const char* layer, std::int64_t first, std::int64_t second,
                    std::span<const std::int64_t> kernel, std::int64_t groups) {
   expect_positive(layer, "in_channels", first);

@@ -12,7 +12,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// A table as both layers begin with it.
+/// The initial table of both layers.
 Tensor new_table(const char* layer, std::int64_t num_embeddings, std::int64_t embedding_dim,
                  std::int64_t padding_idx) {
   expect_positive(layer, "num_embeddings", num_embeddings);

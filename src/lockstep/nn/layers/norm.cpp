@@ -8,7 +8,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// The shape, if it has a dimension and each holds something.
+/// Returns the shape. Throws unless it has a dimension and no extent is 0.
 const Shape& checked(const char* layer, const Shape& normalized_shape) {
   if (normalized_shape.dims() < 1 || normalized_shape.numel() < 1) {
     throw InputError(

@@ -13,7 +13,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Row i of a state [rows, N, H], or undefined as the state is.
+/// Row i of a state [rows, N, H]; undefined if the state is.
 Variable state_of(const Variable& states, std::int64_t rows, std::int64_t i) {
   if (!states.defined() || rows == 1) {
     return states.defined() ? reshape(states, {states.shape()[1], states.shape()[2]}) : states;
@@ -64,7 +64,7 @@ RecurrentLayer::RecurrentLayer(const char* name, RnnMode mode, std::int64_t inpu
 
 Variable RecurrentLayer::dropped(const Variable& x) {
   if (!is_training() || options_.dropout == 0.0) return x;
-  // Samples lead, so that one's mask does not depend on the rank that computes it.
+  // Samples come first, so that a sample's mask does not depend on the rank that computes it.
   return transpose(lockstep::dropout(transpose(x, 0, 1), options_.dropout, random_.next()), 0, 1);
 }
 
@@ -84,7 +84,7 @@ RecurrentResult RecurrentLayer::run(const Variable& x, const Variable& h0, const
     throw ShapeError(std::string(name_) + " takes states " + to_string(state_shape) + ", not " +
                      describe(state->data()));
   }
-  thread_local std::vector<Variable> h_n, c_n;  // reused, so that a step allocates nothing
+  thread_local std::vector<Variable> h_n, c_n;  // reused: a step allocates nothing
   h_n.clear();
   c_n.clear();
   for (std::int64_t i = 0; i < rows; i += directions) {

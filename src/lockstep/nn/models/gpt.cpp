@@ -28,13 +28,13 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr double spread = 0.02;  // of all matrices that GPT-2 begins with
+constexpr double spread = 0.02;  // GPT-2's standard deviation for initial matrices
 
 std::shared_ptr<Linear> projection(std::int64_t in, std::int64_t out, double deviation) {
   return std::make_shared<Linear>(normal({out, in}, deviation), Tensor::zeros({out}));
 }
 
-/// Of the matrices whose products are summed over the depth.
+/// For matrices whose products are summed over the depth.
 double residual_spread(const GptOptions& options) {
   return spread / std::sqrt(2.0 * static_cast<double>(options.depth));
 }
@@ -69,8 +69,8 @@ class GptAttention : public Module {
     return (*dropout_)((*c_proj_)(self_attention((*c_attn_)(x), heads_, causal)));
   }
 
-  /// The same for x[1,n,width] alone, which follow the first `seen` rows of `cache`
-  /// [context, 3 width]: the products c_attn(x) so far.
+  /// The same for x[1,n,width] alone. It follows the first `seen` rows of `cache` [context, 3
+  /// width], which holds the products c_attn(x) so far.
   Variable next(const Tensor& x, const Tensor& cache, std::int64_t seen) {
     const std::int64_t n = x.size(1), width = x.size(2), keys = seen + n, head = width / heads_;
     linear_forward(x.reshape({n, width}), c_attn_->weight().data(), c_attn_->bias().data(),
@@ -95,7 +95,7 @@ class GptAttention : public Module {
   }
 
  private:
-  /// Which of the keys the last n of them see: those up to their own.
+  /// The keys that each of the last n tokens sees: all up to its own.
   static Tensor seen_by_each(std::int64_t n, std::int64_t keys) {
     Tensor mask = Tensor::zeros({n, keys}, DType::boolean);
     for (std::int64_t i = 0; i < n; ++i)
@@ -117,7 +117,7 @@ class GptMlp : public Module {
         dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
 
   Variable forward(const Variable& x) override { return (*dropout_)((*c_proj_)(hidden(x))); }
-  /// For backward alone: nobody asks for the result's values.
+  /// For backward only: the values of the result are not needed.
   Variable forward_again(const Variable& x) {
     return (*dropout_)(linear_without_values(hidden(x), c_proj_->weight(), c_proj_->bias()));
   }
@@ -142,7 +142,8 @@ class GptBlock : public Module {
     return attended + (*mlp_)((*ln_2_)(attended));
   }
 
-  /// GptMlp's second product is a third of all: only its sum with `attended` comes after it.
+  /// Skips GptMlp's second product, a third of the computation: only its sum with `attended`
+  /// follows.
   static Variable forward_again(Module& module, const Variable& x) {
     auto& block = static_cast<GptBlock&>(module);
     const Variable attended = x + (*block.attn_)((*block.ln_1_)(x));
@@ -161,7 +162,7 @@ class GptBlock : public Module {
   std::shared_ptr<GptMlp> mlp_;
 };
 
-/// h: blocks called 0, 1, ...
+/// h: blocks with names 0, 1, ...
 class GptBlocks : public Module {
  public:
   explicit GptBlocks(bool recompute) : recompute_(recompute) {}
@@ -171,7 +172,7 @@ class GptBlocks : public Module {
   }
   Variable forward(const Variable& x) override {
     Variable y = x;
-    // Made late: by now it is known which parameters are trained.
+    // Made late: now it is known which parameters are trained.
     if (recompute_ && recomputed_.empty()) {
       for (const auto& [name, block] : children())
         recomputed_.emplace_back(block, GptBlock::forward_again);

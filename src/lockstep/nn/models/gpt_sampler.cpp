@@ -11,7 +11,7 @@
 namespace lockstep::nn {
 namespace {
 
-// Sets samples apart from other consumers of the same seed: "TEXT" in the stream's upper half.
+// Separates samples from other users of the same seed: "TEXT" in the stream's upper half.
 constexpr std::uint64_t text_stream = std::uint64_t{0x54455854} << 32U;
 
 const SamplingOptions& checked(const SamplingOptions& options) {
@@ -30,9 +30,9 @@ const SamplingOptions& checked(const SamplingOptions& options) {
   return options;
 }
 
-/// How many of the weights, the largest first, make up `share` of their sum; one at least. The rest
-/// is what has 1 - share at most, added up from the smallest on, as Hugging Face's TopPLogitsWarper
-/// decides.
+/// The number of largest weights that make up `share` of the sum; at least one. The rest is the
+/// most that stays within 1 - share when added from the smallest on, as in Hugging Face's
+/// TopPLogitsWarper.
 std::size_t nucleus(std::span<const double> weights, double share) {
   const double rest = (1.0 - share) * std::accumulate(weights.begin(), weights.end(), 0.0);
   std::size_t kept = weights.size();

@@ -16,7 +16,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// A convolution without bias, whose output has the size H / stride.
+/// A convolution without bias; the output has size H / stride.
 std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
                                     std::int64_t stride) {
   const std::int64_t padding = kernel / 2;
@@ -27,8 +27,8 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
   return conv;
 }
 
-/// What blocks of both kinds have: relu(convolutions(x) + shortcut(x)), where the shortcut is x
-/// itself or `downsample`. Each convolution has a BatchNorm behind it and a ReLU behind that.
+/// The common part of both blocks: relu(convolutions(x) + shortcut(x)). The shortcut is x itself or
+/// `downsample`. Each convolution is followed by a BatchNorm and, except for the last, a ReLU.
 class Block : public Module {
  public:
   Variable forward(const Variable& x) override {
@@ -39,7 +39,7 @@ class Block : public Module {
     return relu(y + (downsample_ ? (*downsample_)(x) : x));
   }
 
-  /// As forward, but x may be in channel blocks, and so may be the result.
+  /// Like forward, but x and the result may be in channel blocks.
   Variable forward_in_blocks(const Variable& x) {
     Variable y = x;
     for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
@@ -77,7 +77,7 @@ class Block : public Module {
   std::shared_ptr<Sequential> downsample_;
 };
 
-/// Two convolutions of 3 x 3 to `width` channels.
+/// Two convolutions of 3 x 3 with `width` channels.
 struct BasicBlock : Block {
   static constexpr std::int64_t expansion = 1;
 
@@ -112,7 +112,7 @@ bool add_blocked_block() {
 [[maybe_unused]] const bool blocks_are_known =
     add_blocked_block<BasicBlock>() && add_blocked_block<Bottleneck>();
 
-/// layer1 to layer4, of so many blocks each; returns the channels behind them.
+/// Adds layer1 to layer4 with the given numbers of blocks; returns the channels of the last.
 template <class Kind>
 std::int64_t push_layers(Sequential& model, const std::array<int, 4>& blocks,
                          const ResNetOptions& options) {

@@ -19,7 +19,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// Of one patch, in pixels.
+/// The size of a patch, in pixels.
 struct Patch {
   std::int64_t height, width;
   [[nodiscard]] std::int64_t pixels() const noexcept { return height * width; }
@@ -36,9 +36,9 @@ Patch patch_of(const std::vector<std::int64_t>& sides, const Shape& image) {
   return {side(0, image[1]), side(1, image[2])};
 }
 
-/// x[N,C,H,W] -> [N, tokens, width]; parameters weight[width, C, height, width of a patch],
-/// bias[width] as Conv2d(C, width, patch, stride = patch) has them. Patches do not overlap, so that
-/// the convolution is one matrix product.
+/// x[N,C,H,W] -> [N, tokens, width]. The parameters weight[width, C, height, width of a patch] and
+/// bias[width] are those of Conv2d(C, width, patch, stride = patch). Patches do not overlap, so the
+/// convolution is one matrix product.
 class PatchEmbed : public Module {
  public:
   PatchEmbed(std::int64_t channels, std::int64_t width, const Patch& patch) : patch_(patch) {

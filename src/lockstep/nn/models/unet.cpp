@@ -14,7 +14,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// The layers of a U-Net over `volumes` or images.
+/// The layers of a U-Net over volumes (if `volumes`) or images.
 struct FieldLayers {
   bool volumes;
   MlpLayers layers;
@@ -121,7 +121,7 @@ std::shared_ptr<Module> unet(const Shape& sample, std::int64_t output_channels,
                                 output_channels, options);
 }
 
-/// Of fields `fit.output`, [C, ...] or, of one channel, [...] of the sample's extents.
+/// Output fields of shape `fit.output`: [C, ...] or, with one channel, the sample's extents [...].
 std::shared_ptr<Module> UNetOptions::make(const ModelFit& fit) const {
   fit.expect_numbers();
   const auto& [sample, output, head, input] = fit;

@@ -8,7 +8,7 @@
 namespace lockstep::math {
 namespace {
 
-/// The largest power of 2, at most 256, of which the number is a multiple.
+/// The largest power of 2, at most 256, that divides the number.
 int power_of_2_in(std::uint64_t number) {
   constexpr std::uint64_t most = 256;
   const std::uint64_t bits = number | most;
@@ -22,11 +22,11 @@ int alignment_of(const Matrices& m) {
                        static_cast<std::uint64_t>(m.batch) * bytes);
 }
 
-/// `rows` and `columns` as the product sees them.
+/// `rows` and `columns` as the product uses them.
 ColumnMajorProduct::Matrix matrix(const Matrices& m, std::int64_t rows, std::int64_t columns) {
   const std::int64_t stored_rows = m.transposed ? columns : rows;
   const std::int64_t width = m.transposed ? rows : columns;
-  // Libraries want a stride that holds a row, even of a single one.
+  // Libraries require a stride of at least a row, even for a single one.
   const std::int64_t stride = stored_rows > 1 ? m.stride : std::max(m.stride, width);
   return {m.transposed, stride, m.batch, alignment_of(m)};
 }

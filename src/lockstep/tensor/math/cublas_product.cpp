@@ -14,7 +14,7 @@ namespace {
 
 using lockstep::detail::CudaDeviceScope;
 
-/// What NVIDIA recommends for Hopper; heuristics leave out what takes more.
+/// NVIDIA's recommendation for Hopper; the heuristics skip algorithms that need more.
 constexpr std::uint64_t workspace_limit = std::uint64_t{32} << 20U;
 
 cudaDataType type_of(DType dtype) {
@@ -30,7 +30,7 @@ cudaDataType type_of(DType dtype) {
   }
 }
 
-/// What is thrown where a call is not content: Error while the plan is made, DeviceError later.
+/// Throws if a call fails: Error while the plan is made, DeviceError later.
 class Check {
  public:
   Check(const char* name, const ColumnMajorProduct& product, Device device, bool is_planned)
@@ -51,8 +51,8 @@ class Check {
   bool is_planned_;
 };
 
-/// A device's, made once; never destroyed, as threads may multiply until the process ends. Its
-/// functions are thread-safe.
+/// One handle a device, made once and never destroyed: threads may multiply until the process ends.
+/// Its functions are thread-safe.
 cublasLtHandle_t handle_of(Device device, const Check& check) {
   static std::mutex mutex;
   static std::array<cublasLtHandle_t, max_devices_of_a_type> handles{};
@@ -77,7 +77,7 @@ class CublasPlan final : public ProductPlan {
     choose(check);
   }
 
-  /// Not for some products with a bias.
+  /// False for some products with a bias.
   [[nodiscard]] bool has_algorithm() const noexcept { return has_algorithm_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return bytes_; }
 
@@ -88,7 +88,7 @@ class CublasPlan final : public ProductPlan {
     if (product_.bias) {
       set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
     }
-    // Factors are of the type that sums are in, and read by the host.
+    // Factors have the type of the sums and are read by the host.
     const double factors[] = {1.0, product_.accumulate ? 1.0 : 0.0};
     const float short_factors[] = {1.0F, product_.accumulate ? 1.0F : 0.0F};
     const void* const alpha = is_double_ ? static_cast<const void*>(factors) : short_factors;
@@ -107,7 +107,7 @@ class CublasPlan final : public ProductPlan {
   }
 
   void describe_operation(const Check& check) {
-    // COMPUTE_32F is without TF32.
+    // COMPUTE_32F does not use TF32.
     check(cublasLtMatmulDescInit(&operation_, is_double_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                                  type_of(product_.sums)),
           "cublasLtMatmulDescInit");
@@ -119,12 +119,12 @@ class CublasPlan final : public ProductPlan {
     if (!product_.bias) return;
     set(check, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.sums));
-    // Heuristics look at the address' alignment only.
+    // Heuristics use only the alignment of the address.
     set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<const void*>(static_cast<std::uintptr_t>(product_.bias_alignment)));
   }
 
-  /// `rows` and `columns` as the product sees them.
+  /// `rows` and `columns` as the product uses them.
   void describe_matrix(const Check& check, cublasLtMatrixLayoutOpaque_t& layout,
                        const ColumnMajorProduct::Matrix& matrix, DType dtype, std::int64_t rows,
                        std::int64_t columns) const {
@@ -155,7 +155,7 @@ class CublasPlan final : public ProductPlan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product_.left.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product_.right.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product_.result.alignment));
-    // A bias has no preference of its own, and is read beside the result.
+    // A bias has no preference of its own; it is read together with the result.
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
            alignment(product_.bias ? std::min(product_.result.alignment, product_.bias_alignment)
                                    : product_.result.alignment));

@@ -1,5 +1,5 @@
-// By cuDNN's calls for single convolutions, and not by its graphs: they add to a gradient, know
-// groups, volumes and f64, and say of each algorithm whether it gives the same bits every time.
+// Uses cuDNN's calls for single convolutions instead of its graphs: they can add to a gradient,
+// support groups, volumes and f64, and report for each algorithm whether it is deterministic.
 #include <lockstep/tensor/math/cudnn_convolution.hpp>
 
 #include <cudnn.h>
@@ -18,10 +18,10 @@ namespace {
 
 using lockstep::detail::CudaDeviceScope;
 
-/// Algorithms that take more of the device are left out.
+/// Algorithms that need more device memory are skipped.
 constexpr std::size_t workspace_limit = std::size_t{1} << 30U;
 
-/// What is thrown where a call is not content: Error while the plan is made, DeviceError later.
+/// Throws if a call fails: Error while the plan is made, DeviceError later.
 class Check {
  public:
   Check(const char* name, const Convolution& convolution, Device device, bool is_planned)
@@ -47,8 +47,8 @@ class Check {
   bool is_planned_;
 };
 
-/// A stream's. One thread at a time calls cuDNN with it. Never destroyed, as threads may compute
-/// until the process ends.
+/// The handle of a stream, used by one thread at a time. Never destroyed: threads may compute until
+/// the process ends.
 struct Handle {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
@@ -96,7 +96,7 @@ using ConvolutionDescriptor =
     Descriptor<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
                cudnnDestroyConvolutionDescriptor>;
 
-/// The first of cuDNN's suggestions, best first, that gives the same bits every time.
+/// The first of cuDNN's suggestions, best first, that is deterministic.
 template <class Suggestion>
 const Suggestion& chosen(const Check& check, std::span<const Suggestion> suggestions) {
   for (const Suggestion& s : suggestions) {
@@ -128,7 +128,7 @@ class CudnnPlan final : public ConvolutionPlan {
            const Stream& stream) override {
     const CudaDeviceScope here(device_.index);
     const Check check(name, convolution_, device_, true);
-    // Factors are double for f64, else float, and read by the host.
+    // Factors are double for f64, else float, and are read by the host.
     const double factors[] = {1.0, convolution_.accumulate ? 1.0 : 0.0};
     const float short_factors[] = {1.0F, convolution_.accumulate ? 1.0F : 0.0F};
     const bool is_double = convolution_.dtype == DType::f64;
@@ -182,7 +182,8 @@ class CudnnPlan final : public ConvolutionPlan {
                                           c.dilation.data(), CUDNN_CROSS_CORRELATION, type()),
           "cudnnSetConvolutionNdDescriptor");
     check(cudnnSetConvolutionGroupCount(operation, c.groups), "cudnnSetConvolutionGroupCount");
-    // The default lets units for TF32 multiply f32: they would round what is not rounded yet.
+    // The default allows TF32 units to multiply f32, which would round operands that Lockstep has
+    // not rounded.
     check(cudnnSetConvolutionMathType(
               operation, c.dtype == DType::f64 || c.rounded ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
           "cudnnSetConvolutionMathType");

@@ -23,7 +23,7 @@ std::string in_words(std::span<const Number> numbers, std::string_view separator
   return text;
 }
 
-/// "a[4, 5]", or "a[5, 4]^T" for one that is stored transposed.
+/// "a[4, 5]", or "a[5, 4]^T" for a matrix that is stored transposed.
 std::string matrix(std::string_view name, std::int64_t rows, std::int64_t columns,
                    bool transposed) {
   if (transposed) std::swap(rows, columns);
@@ -32,7 +32,7 @@ std::string matrix(std::string_view name, std::int64_t rows, std::int64_t column
          (transposed ? "^T" : "");
 }
 
-/// The plan that this thread keeps for a problem, made at the first call; null if there is none.
+/// This thread's plan for a problem, made at the first call; null if there is none.
 template <class Plan, class Problem>
 Plan* plan_for(DeviceMath& math, const char* name, const Problem& problem, Device device) {
   struct Kept {

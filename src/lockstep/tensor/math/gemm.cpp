@@ -20,7 +20,7 @@
 namespace lockstep::math {
 namespace {
 
-/// The product without a term; false if there is a real one to compute.
+/// Handles a product without terms; false if there is one to compute.
 template <class T>
 bool is_trivial(std::int64_t m, std::int64_t n, std::int64_t k, T beta, T* c, std::int64_t stride) {
   if (m == 0 || n == 0) return true;
@@ -48,13 +48,14 @@ void f32_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float
               const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
   if (m == 1 && b.transposed && (!a.transposed || a.stride == 1))
     return gemv(n, k, b.data, b.stride, a.data, beta, c);
-  // oneDNN's matmul for the long sums of dense matrices, by a transposed one. There sgemm copies b
-  // into memory that it takes from the system in every call (1 MiB for 128 x 784 x 512, and glibc's
-  // aligned allocations leave a few of them behind); matmul needs 0.13 MiB of the workspace.
-  // Measured on one Zen 5 core, GFLOP/s of sgemm and matmul: 128 x 784 x 512 241 and 239, 128 x 512
-  // x 256 222 and 242, 128 x 256 x 10 106 and 138, 1568 x 768 x 192 242 and 243. Elsewhere sgemm is
-  // as fast or faster: sums of 192 0.96 to 1.04, without transposition 0.93 to 1.02, rows apart as
-  // in attention 0.82 to 0.91 times its speed, and a training step of the transformer 0.97 times.
+  // oneDNN's matmul for long sums of dense matrices with a transposed one. There sgemm copies b
+  // into memory that it allocates from the system in every call (1 MiB for 128 x 784 x 512, and
+  // glibc's aligned allocations leave a few of them behind); matmul needs 0.13 MiB of the
+  // workspace. Measured on one Zen 5 core, GFLOP/s of sgemm and matmul: 128 x 784 x 512 241 and
+  // 239, 128 x 512 x 256 222 and 242, 128 x 256 x 10 106 and 138, 1568 x 768 x 192 242 and 243.
+  // Elsewhere sgemm is as fast or faster. Speed of matmul relative to sgemm: sums of 192 0.96 to
+  // 1.04, without transposition 0.93 to 1.02, rows apart as in attention 0.82 to 0.91, a training
+  // step of the transformer 0.97.
   constexpr std::int64_t long_sum = 256;
   const bool rows_adjoin = a.stride == k && b.stride == k && c_stride == n;
   if (!a.transposed && b.transposed && rows_adjoin && k >= long_sum && (beta == 0 || beta == 1)) {
@@ -77,7 +78,8 @@ void f32_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float
   }
 }
 
-/// Two operands of one product as matrices of To, in this thread's memory: until the next pair.
+/// Two operands of one product as matrices of To, in this thread's memory: valid until the next
+/// pair.
 template <class To, class From>
 struct Converted {
   Converted(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<From>& from_a,
@@ -132,7 +134,7 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<Float16>&
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
           const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
   if (is_trivial(m, n, k, beta, c, c_stride)) return;
-  // With several threads it divides long sums among them, and their number would show in the bits.
+  // With several threads it divides long sums among them, so the bits would depend on their number.
   const OneMathThread one_thread;
   switch (product_precision()) {
     case Precision::f32:

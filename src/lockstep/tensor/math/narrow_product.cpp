@@ -5,7 +5,7 @@
 namespace lockstep::math {
 namespace {
 
-/// The same with adjoining rows.
+/// The same matrix with adjoining rows.
 const BFloat16* dense(const Matrix<BFloat16>& matrix, std::int64_t rows, std::int64_t columns,
                       std::vector<BFloat16>& copy) {
   const std::int64_t width = matrix.transposed ? rows : columns;

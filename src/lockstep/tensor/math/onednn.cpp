@@ -6,7 +6,7 @@
 #include <lockstep/tensor/storage.hpp>
 
 #ifdef __SANITIZE_THREAD__
-// ThreadSanitizer's own, which compilers call for a range of memory; no header declares them.
+// ThreadSanitizer's own functions for memory ranges, which compilers call; no header declares them.
 extern "C" void __tsan_read_range(void* address, unsigned long bytes);
 extern "C" void __tsan_write_range(void* address, unsigned long bytes);
 #endif
@@ -16,8 +16,8 @@ namespace lockstep::detail::onednn {
 dnnl::engine& cpu() {
   static dnnl::engine engine = [] {
 #ifdef __SANITIZE_THREAD__
-    // The cache in which threads find each other's primitives, under locks that ThreadSanitizer
-    // does not see: off, and made here, where it sees that one thread goes first.
+    // Threads share primitives in a cache whose locks ThreadSanitizer does not see. The cache is
+    // turned off, and created here, where ThreadSanitizer sees one thread go first.
     dnnl::set_primitive_cache_capacity(0);
 #endif
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
@@ -39,7 +39,7 @@ dnnl::primitive_attr scratchpad_is_ours() {
 std::byte* workspace(std::size_t bytes) {
   thread_local IntrusivePtr<Storage> memory;
   if (!memory || memory->bytes() < bytes) {
-    memory = {};  // back to the system first: ResNet-18's would leave 46 MiB behind otherwise
+    memory = {};  // free it first: otherwise ResNet-18's would leave 46 MiB behind
     memory = Storage::allocate_uncached(bytes);
   }
   return static_cast<std::byte*>(memory->data());
@@ -49,7 +49,7 @@ namespace {
 
 #ifdef __SANITIZE_THREAD__
 /// From the first element to the last one. oneDNN's own size counts the last row of a matrix as
-/// long as its stride: beyond the end of what a head of an attention lies in.
+/// long as its stride, which may be beyond the end of the tensor of an attention head.
 std::size_t bytes_of(const dnnl_memory_desc_t& d) {
   const auto& blocks = d.format_desc.blocking;
   if (d.format_kind != dnnl_blocked || blocks.inner_nblks > 0) return dnnl_memory_desc_get_size(&d);
@@ -62,7 +62,7 @@ std::size_t bytes_of(const dnnl_memory_desc_t& d) {
 }
 #endif
 
-/// oneDNN is not instrumented: without this ThreadSanitizer would not see what it does to tensors.
+/// oneDNN is not instrumented: this tells ThreadSanitizer of its accesses to tensors.
 void tell_thread_sanitizer([[maybe_unused]] const dnnl_exec_arg_t& argument) {
 #ifdef __SANITIZE_THREAD__
   void* data = nullptr;
@@ -73,7 +73,7 @@ void tell_thread_sanitizer([[maybe_unused]] const dnnl_exec_arg_t& argument) {
   }
   const std::size_t bytes = bytes_of(*description);
   switch (argument.arg) {
-    case DNNL_ARG_DST:  // DNNL_ARG_TO of reorders, too
+    case DNNL_ARG_DST:  // also DNNL_ARG_TO of reorders
     case DNNL_ARG_DIFF_SRC:
     case DNNL_ARG_DIFF_WEIGHTS:
     case DNNL_ARG_SCRATCHPAD:

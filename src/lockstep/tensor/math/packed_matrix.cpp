@@ -14,12 +14,12 @@ namespace lockstep::math {
 
 namespace onednn = detail::onednn;
 
-/// oneDNN's primitives for one shape: the product, and the arrangement of b.
+/// oneDNN's primitives for one shape: the product, and the reorder of b.
 class PackedProduct {
  public:
   struct Problem {
     std::int64_t m, n, k, b_stride;
-    bool b_transposed, accumulates, narrow;  ///< operands of bf16
+    bool b_transposed, accumulates, narrow;  ///< narrow: operands are bf16
     friend bool operator==(const Problem&, const Problem&) = default;
   };
 

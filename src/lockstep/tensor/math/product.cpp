@@ -12,7 +12,7 @@
 namespace lockstep::math {
 namespace {
 
-/// What Matrices say, without their tensor.
+/// Matrices without their tensor.
 struct Place {
   std::int64_t stride, offset, batch;
   bool transposed;
@@ -20,7 +20,7 @@ struct Place {
       : stride(m.stride), offset(m.offset), batch(m.batch), transposed(m.transposed) {}
 };
 
-/// c = bias, or 0, in each row.
+/// Sets each row of c to the bias, or to 0.
 template <class T, class Space>
 void fill_rows_kernel(const Space& space, const ProductSize& size, const Matrices& c,
                       const Tensor& bias) {
@@ -64,7 +64,7 @@ struct Stack {
   }
 };
 
-/// By the host's libraries. T is that of the operands.
+/// Uses the host's libraries. T is the type of the operands.
 template <class T>
 void product_on_host(const char* name, ProductSize size, const Matrices& a, const Matrices& b,
                      const Matrices& c, const Tensor& bias) {
@@ -118,13 +118,13 @@ void run_product(DeviceMath& math, const char* name, const ProductSize& size, co
   static_cast<void>(is_run(apart, {}));
 }
 
-/// By the libraries of a GPU.
+/// Uses the libraries of a GPU.
 void product_on_device(DeviceMath& math, const char* name, ProductSize size, const Matrices& a,
                        const Matrices& b, const Matrices& c, Tensor bias) {
   static_cast<void>(
       lockstep::detail::common_device(name, {&a.tensor, &b.tensor, &c.tensor, &bias}));
   if (size.m == 0 || size.n == 0 || size.count == 0) return;
-  // Epilogues are there for sums in f32 only.
+  // The libraries have epilogues for sums in f32 only.
   const bool adds_bias_first = bias.defined() && (size.k == 0 || c.tensor.dtype() == DType::f64);
   if (adds_bias_first || (size.k == 0 && !size.accumulate)) {
     fill_rows(name, size, c, bias);

@@ -12,7 +12,7 @@ double measure(Precision precision) {
   const PrecisionGuard guard(precision);
   MeasuredProduct product;
   double best = 0;
-  for (int round = 0; round < 5; ++round) {  // the first one sets the library up
+  for (int round = 0; round < 5; ++round) {  // the first one initialises the library
     const auto start = Clock::now();
     product.run();
     best = std::max(best, MeasuredProduct::flops / seconds_since(start));

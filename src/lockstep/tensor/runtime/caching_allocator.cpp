@@ -11,7 +11,7 @@ namespace {
 
 thread_local constinit std::string_view current_label;
 
-constexpr std::size_t labels_told = 5;
+constexpr std::size_t labels_listed = 5;
 
 std::string in_words(std::int64_t bytes) {
   if (bytes >= std::int64_t{1} << 20U) return std::to_string(bytes >> 20U) + " MiB";
@@ -19,8 +19,7 @@ std::string in_words(std::int64_t bytes) {
   return std::to_string(bytes) + " bytes";
 }
 
-/// Made when it is first asked for, unless that throws; never destroyed: tensors may outlive
-/// main().
+/// Made at the first request, unless that throws. Never destroyed: tensors may outlive main().
 class ProcessAllocator {
  public:
   CachingAllocator& get(DeviceType type, Device device) {
@@ -73,7 +72,7 @@ MemoryBlock* CachingAllocator::allocate(std::size_t bytes, RuntimeStream* stream
   const SizeClass size = SizeClass::of(bytes);
   Lock lock(mutex_);
   if (size.index >= SizeClass::count) refuse(bytes, lock);
-  if (awaiting_) keep_what_is_over(lock);
+  if (awaiting_) keep_completed(lock);
   MemoryBlock* block = take_kept(size, stream, lock);
   if (!block) block = take_new(size, stream, lock);
   block->in_use = true;
@@ -123,7 +122,7 @@ MemoryBlock* CachingAllocator::take_new(const SizeClass& size, RuntimeStream* st
   return block;
 }
 
-/// Null where there is none, or the limit is reached. What it returns counts as in use.
+/// Null if the runtime has no memory or the limit is reached. The memory returned counts as in use.
 void* CachingAllocator::from_runtime(std::size_t bytes, Lock& lock) {
   const auto more = static_cast<std::int64_t>(bytes);
   const std::int64_t held = stats_.in_use + stats_.cached + stats_.awaiting;
@@ -176,14 +175,14 @@ void CachingAllocator::record_stream(MemoryBlock* block, RuntimeStream* stream, 
   block->uses.push_back({stream, device, nullptr});
 }
 
-/// Its list was made when it was allocated.
+/// Cannot fail: the list was made when the block was allocated.
 void CachingAllocator::keep(MemoryBlock& block, const Lock& lock) noexcept {
   MemoryBlock*& first = lists_of(block.stream, lock)[static_cast<std::size_t>(block.size_class)];
   block.next = std::exchange(first, &block);
   stats_.cached += static_cast<std::int64_t>(block.bytes);
 }
 
-/// Events behind what the other streams have been given.
+/// Records an event behind the work so far on each other stream that uses the block.
 void CachingAllocator::mark_uses(MemoryBlock& block) noexcept {
   for (auto& use : block.uses) {
     try {
@@ -225,12 +224,12 @@ void CachingAllocator::retire(const MemoryBlock& block) noexcept {
   if (is_pinned()) return;
   try {
     runtime_.retire(block.data, block.bytes, block.stream);
-  } catch (...) {  // the device has failed: its next user will be told
+  } catch (...) {  // the device has failed: its next call reports it
     return;
   }
 }
 
-void CachingAllocator::keep_what_is_over(Lock& lock) {
+void CachingAllocator::keep_completed(Lock& lock) {
   MemoryBlock* over = nullptr;
   for (MemoryBlock** at = &awaiting_; *at;) {
     if (is_over(**at)) {
@@ -242,7 +241,7 @@ void CachingAllocator::keep_what_is_over(Lock& lock) {
     }
   }
   if (!over) return;
-  lock.unlock();  // a full queue is waited for
+  lock.unlock();  // may wait for a full queue
   for (const MemoryBlock* block = over; block; block = block->next) retire(*block);
   lock.lock();
   while (over) {
@@ -258,7 +257,7 @@ void CachingAllocator::wait_for_awaiting(Lock& lock) {
     for (const auto& use : block->uses) {
       try {
         if (use.event) runtime_.synchronize(use.event);
-      } catch (const DeviceError&) {  // it does nothing any more
+      } catch (const DeviceError&) {  // the device executes nothing any more
         continue;
       }
     }
@@ -334,7 +333,7 @@ std::string CachingAllocator::usage(const Lock& /*lock*/) const {
   std::int64_t rest = 0;
   for (std::size_t i = 0; i < most.size(); ++i) {
     const auto& [label, bytes] = most[i];
-    if (i >= labels_told) {
+    if (i >= labels_listed) {
       rest += bytes;
       continue;
     }

@@ -97,7 +97,7 @@ class CachingAllocator {
   [[nodiscard]] void* from_runtime(std::size_t bytes, Lock& lock);
   void set_label(MemoryBlock& block, const Lock& lock);
   void keep(MemoryBlock& block, const Lock& lock) noexcept;
-  void keep_what_is_over(Lock& lock);
+  void keep_completed(Lock& lock);
   void wait_for_awaiting(Lock& lock);
   void give_back_kept(Lock& lock) noexcept;
   void mark_uses(MemoryBlock& block) noexcept;

@@ -1,4 +1,4 @@
-// The only file of this layer that calls the CUDA runtime, but for CudaDeviceScope.
+// The only file of this layer that calls the CUDA runtime, except for CudaDeviceScope.
 #include <lockstep/tensor/runtime/cuda_device_scope.hpp>
 
 #include <string>
@@ -19,7 +19,7 @@ class CudaRuntime final : public DeviceRuntime {
   [[nodiscard]] DeviceType type() const noexcept override { return DeviceType::cuda; }
 
   [[nodiscard]] int device_count() override {
-    int count = 0;  // which a machine without a driver leaves as it is
+    int count = 0;  // stays 0 on a machine without a driver
     if (cudaGetDeviceCount(&count) != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
       return 0;

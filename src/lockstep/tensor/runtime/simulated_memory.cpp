@@ -32,7 +32,7 @@ std::byte* map(std::size_t bytes, int access, int file) {
 }  // namespace
 
 SimulatedMemory::SimulatedMemory(int device) : device_(device) {
-  struct rlimit limit {};  // beyond which a longer file is SIGXFSZ
+  struct rlimit limit {};  // a longer file would raise SIGXFSZ
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < reserved) {
     throw OutOfMemoryError(
         "a simulated device needs an in-memory file of " + std::to_string(reserved >> 30U) +
@@ -47,7 +47,7 @@ SimulatedMemory::SimulatedMemory(int device) : device_(device) {
   try {
     forbidden_ = map(reserved, PROT_NONE, file_);
     allowed_ = map(reserved, PROT_NONE, file_);
-    // Neither a core file nor a forked child wants them.
+    // Core files and forked children do not need this memory.
     static_cast<void>(::madvise(forbidden_, reserved, MADV_DONTDUMP));
     static_cast<void>(::madvise(allowed_, reserved, MADV_DONTDUMP));
   } catch (...) {
@@ -121,7 +121,7 @@ void SimulatedMemory::free(void* data) noexcept {
     }
   }
   holes_[at] = bytes;
-  // Whole pages of the hole that the block made or joined, but not the untouched rest.
+  // Whole pages of the hole that the block made or joined, without the untouched rest.
   constexpr std::size_t page = 4096;
   const std::size_t first = (at + page - 1) / page * page;
   const std::size_t last = (at + bytes) / page * page;
@@ -151,7 +151,7 @@ void SimulatedMemory::report(const void* address) noexcept {
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) -
                                                (by_view ? allowed_ : forbidden_));
   char block[192] = "memory that holds no tensor";
-  if (mutex_.try_lock()) {  // the thread that failed may be within the allocator
+  if (mutex_.try_lock()) {  // the failed thread may be inside the allocator
     auto found = blocks_.upper_bound(offset);
     if (found != blocks_.begin() &&
         offset < std::prev(found)->first + std::prev(found)->second.bytes) {
@@ -179,7 +179,7 @@ void SimulatedMemory::report(const void* address) noexcept {
 
 namespace {
 
-// Read by the signal handler: filled before the handler can meet it, and never emptied.
+// Read by the signal handler: filled before the handler can read it, and never emptied.
 std::array<SimulatedMemory*, max_devices_of_a_type> reported{};
 int reported_count = 0;
 struct sigaction handler_before {};
@@ -196,7 +196,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   } else if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN) {
     handler_before.sa_handler(signal);
   } else {
-    ::sigaction(signal, &handler_before, nullptr);  // the access is tried again, and ends us
+    ::sigaction(signal, &handler_before, nullptr);  // the access is repeated and ends the process
   }
 }
 

@@ -25,7 +25,8 @@ SimulatedRuntime& SimulatedRuntime::instance() {
 }
 
 SimulatedRuntime::SimulatedRuntime() {
-  sigset_t held, before;  // signals are for the program's own threads; faults come where they are
+  // signals are for the program's threads; a fault is handled by its own thread
+  sigset_t held, before;
   sigfillset(&held);
   for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&held, fault);
   pthread_sigmask(SIG_SETMASK, &held, &before);
@@ -59,7 +60,7 @@ void SimulatedRuntime::let_go(int device) {
     if (stream->device != device) continue;
     stream->hangs = false;
     for (SimulatedTask* task = stream->first; task; task = task->next)
-      task->fault = SimulatedTask::Fault::none;  // of launches that have not begun
+      task->fault = SimulatedTask::Fault::none;  // faults of launches that have not begun
   }
   wanted_.notify_all();
 }
@@ -91,7 +92,7 @@ void SimulatedRuntime::expect_sound(const SimulatedDevice& device, const Lock& /
   if (!device.error.empty()) throw DeviceError(device.error);
 }
 
-/// Throws if a stream of the device is captured; its capture is lost then.
+/// Throws if a stream of the device is being captured; the capture is then invalid.
 void SimulatedRuntime::forbid_in_capture(SimulatedDevice& device, const char* operation,
                                          const Lock& /*lock*/) const {
   bool captured = false;
@@ -185,7 +186,7 @@ bool SimulatedRuntime::is_pinned(const void* address, const Lock& /*lock*/) cons
   return at < after->first + after->second;
 }
 
-// --- what streams are given
+// --- tasks of streams
 
 SimulatedTask& SimulatedRuntime::take_task(const Lock& /*lock*/) {
   SimulatedTask* task = free_tasks_;
@@ -260,7 +261,7 @@ struct FillBytes {
   std::size_t bytes;
 };
 
-/// A task for a call that needs no destruction.
+/// A task for a call without a destructor.
 template <class Call>
 void set_call(SimulatedTask& task, const char* label, const Call& call, void (*run)(void*)) {
   task.label = label;
@@ -324,7 +325,7 @@ RuntimeStream* SimulatedRuntime::make_stream(int device) {
   return stream.get();
 }
 
-/// The record stays: events may name it.
+/// The record stays: events may refer to it.
 void SimulatedRuntime::destroy(RuntimeStream* stream) noexcept {
   Lock lock(mutex_);
   wait_for(*stream, stream->given, lock);
@@ -340,7 +341,7 @@ void SimulatedRuntime::wait_for(RuntimeStream& stream, std::uint64_t count, Lock
 }
 
 void SimulatedRuntime::drain(SimulatedDevice& device, Lock& lock) {
-  for (std::size_t s = 0; s < streams_.size(); ++s) {  // more may come meanwhile
+  for (std::size_t s = 0; s < streams_.size(); ++s) {  // more may arrive meanwhile
     RuntimeStream& stream = *streams_[s];
     if (stream.device == device.index) wait_for(stream, stream.given, lock);
   }
@@ -408,7 +409,7 @@ void SimulatedRuntime::wait(RuntimeStream* stream, RuntimeEvent* event) {
   SimulatedDevice& device = state_of(stream->device, lock);
   expect_sound(device, lock);
   if (event->graph || stream->capture) {
-    if (event->graph == stream->capture) return;  // the graph has one stream: it is in order
+    if (event->graph == stream->capture) return;  // a graph has one stream, so it is in order
     forbid_in_capture(device, "waiting for an event of another stream", lock);
     throw DeviceError(
         "an event that was recorded in a capture can be waited for only in that capture");
@@ -430,8 +431,8 @@ bool SimulatedRuntime::is_over(RuntimeEvent* event) {
     return true;
   }
   if (forgets_wait(device, lock)) return true;
-  // Who asks again and again gets an answer in the end. Twice as many tasks each time, so that the
-  // allocator, which asks at every allocation, wakes the worker eight times a step and not 170.
+  // Repeated queries get an answer in the end. The number of tasks doubles each time: the allocator
+  // queries at every allocation, and this way wakes the worker 8 instead of 170 times a step.
   constexpr std::uint64_t fewest = 16;
   if (++event->questions >= fewest && std::has_single_bit(event->questions)) {
     owed_ += static_cast<std::int64_t>(event->questions);

@@ -1,4 +1,4 @@
-// The thread of the simulated runtime: what it runs, and when.
+// The thread of the simulated runtime: selects tasks and runs them.
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// At what kernels wait for that wait for other processes.
+// Interval between checks of kernels that wait for other processes.
 constexpr std::chrono::microseconds between_looks{100};
 constexpr std::int64_t behind_awaited = 16;
 
@@ -43,7 +43,7 @@ void SimulatedRuntime::work() {
     if (awaited_ > 0) {
       wanted_.wait_for(lock, between_looks);
     } else {
-      wanted_.wait(lock);  // all that is waited for hangs, or waits for what does
+      wanted_.wait(lock);  // every awaited stream hangs or waits for one that does
     }
   }
 }
@@ -58,9 +58,9 @@ bool SimulatedRuntime::is_ready(SimulatedTask& task, const SimulatedDevice& devi
   return ready;
 }
 
-/// What has become ready is run, and some of what is behind it, though nobody waits for it.
+/// Runs tasks that have become ready, and some behind them, although no thread waits for them.
 void SimulatedRuntime::look_at_awaited(Lock& lock) {
-  for (std::size_t s = 0; s < streams_.size(); ++s) {  // more may come meanwhile
+  for (std::size_t s = 0; s < streams_.size(); ++s) {  // more may arrive meanwhile
     RuntimeStream& stream = *streams_[s];
     if (!stream.first || !stream.first->is_awaited || stream.hangs) continue;
     if (!is_ready(*stream.first, state_of(stream.device, lock), lock)) continue;
@@ -83,7 +83,7 @@ void SimulatedRuntime::let_kernels_use_memory(bool they_may, const Lock& /*lock*
   }
 }
 
-/// One of those whose first task may be run, as the seed will have it; null if there is none.
+/// One of the streams whose first task may run, chosen by the seed; null if there is none.
 RuntimeStream* SimulatedRuntime::next_stream(const Lock& lock) {
   ready_.clear();
   for (const auto& stream : streams_) {
@@ -133,7 +133,7 @@ void SimulatedRuntime::run_first(RuntimeStream& stream, Lock& lock) {
   give_task(task);
 }
 
-/// A device that has failed does nothing any more.
+/// A failed device executes nothing any more.
 void SimulatedRuntime::run_call(SimulatedDevice& device, SimulatedTask& task, Lock& lock) {
   if (!device.error.empty()) return;
   std::string reason;

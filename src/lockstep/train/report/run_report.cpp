@@ -162,19 +162,22 @@ void RunReport::epoch_finished(const MetricsRow& row, const std::optional<Evalua
                            found ? in_words(set, *found) : "", speed_in_words(row)));
 }
 
-void RunReport::tested(const Evaluation& found, double seconds) {
-  outcome_.test = found;
+void RunReport::evaluated(const char* set, const Evaluation& found, double seconds) {
+  (std::string_view(set) == "test" ? outcome_.test : outcome_.validation) = found;
   if (training_.group->rank() != 0) return;
   const TrainState& state = training_.state;
-  console_.say(fmt::format("after epoch {}  {}", state.epoch, in_words("test", found)));
+  const std::string when = state.position == 0 ? fmt::format("epoch {}", state.epoch)
+                                               : fmt::format("step {}", state.step);
+  console_.say(fmt::format("after {}  {}", when, in_words(set, found)));
   const bool known = std::ranges::any_of(metrics_.rows(), [&](const MetricsRow& row) {
-    return row.kind == "eval" && row.set == "test" && row.step == state.step;
+    return row.kind == "eval" && row.set == set && row.step == state.step;
   });
   if (known) return;  // the run had nothing left to do
   write({.kind = "eval",
          .step = state.step,
          .epoch = state.epoch,
          .loss = found.loss,
+         .set = set,
          .metrics = found.metrics,
          .seconds = seconds});
 }

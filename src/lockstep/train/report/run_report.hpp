@@ -27,8 +27,9 @@ class RunReport {
   /// Writes the row of that epoch, and its evaluation, which took so many seconds.
   void epoch_finished(const MetricsRow& row, const std::optional<Evaluation>& found,
                       double seconds);
-  /// The test set, after the last epoch of a run that is judged by another set.
-  void tested(const Evaluation& found, double seconds);
+  /// Another evaluation: of the test set after the last epoch, where another set judges the run; of
+  /// the judging set ("validation" or "test") in the middle of an epoch.
+  void evaluated(const char* set, const Evaluation& found, double seconds);
 
   /// At the run's end; `training_wall` is this rank's time in training steps. Collective.
   void finish(double training_wall);

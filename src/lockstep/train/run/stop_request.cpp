@@ -53,6 +53,10 @@ const char* words(StopReason reason) noexcept {
       return "run.max_minutes";
     case StopReason::time_limit:
       return "time limit of the job";
+    case StopReason::stop_after_epochs:
+      return "run.stop_after_epochs";
+    case StopReason::stop_after_steps:
+      return "run.stop_after_steps";
     case StopReason::stop_file:
       return "file stop";
     case StopReason::folder_lost:

@@ -11,9 +11,11 @@ enum class StopReason : std::uint8_t {
   sigusr1,
   sigterm,
   sigint,
-  max_minutes,  ///< run.max_minutes have passed, or would have after one more step
-  time_limit,   ///< the job's time limit, as reported by Slurm, likewise
-  stop_file,    ///< there is a file `stop` in the run folder
+  max_minutes,        ///< run.max_minutes have passed, or would have after one more step
+  time_limit,         ///< the job's time limit, as reported by Slurm, likewise
+  stop_after_epochs,  ///< run.stop_after_epochs are done
+  stop_after_steps,   ///< run.stop_after_steps are done
+  stop_file,          ///< there is a file `stop` in the run folder
   folder_lost,  ///< the run folder was removed, moved or taken over: nothing can be saved there
 };
 

@@ -38,7 +38,7 @@ Shape plain_shape(const Tensor& x) {
 
 namespace {
 
-/// Calls f(plain offset, blocked offset) for every element of an image in blocks.
+/// Calls f(plain offset, blocked offset) for every element of an image in channel blocks.
 template <class F>
 void for_each_place(const Shape& blocked, const F& f) {
   const std::int64_t groups = blocked[0] * blocked[1], positions = blocked[2] * blocked[3];

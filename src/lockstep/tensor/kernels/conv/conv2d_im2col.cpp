@@ -6,7 +6,7 @@
 namespace lockstep::detail::im2col {
 namespace {
 
-/// What each group of a problem multiplies.
+/// The sizes of the matrix products of one group.
 struct Group {
   std::int64_t in, out;      ///< channels
   std::int64_t depth;        ///< rows of the columns: in * kd * kh * kw
@@ -41,8 +41,8 @@ Range inside(std::int64_t tap, std::int64_t stride, std::int64_t size, std::int6
 }
 
 /// Calls f(row of the columns, input plane, output plane of that row, tap offset vertical,
-/// horizontal) for every tap and every output plane along the depth; an input plane of -1 is
-/// padding. Of images there is one plane a channel.
+/// horizontal) for every tap and every output plane along the depth. An input plane of -1 is
+/// padding. An image has one plane a channel.
 template <class F>
 void for_each_tap(const Conv2dProblem& p, std::int64_t channels, const F& f) {
   const auto& depth = p.depth;

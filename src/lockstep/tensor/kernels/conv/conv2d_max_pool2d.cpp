@@ -94,7 +94,7 @@ bool conv2d_max_pool2d_supported(const Shape& x, const Shape& weight, const Conv
       plan.pooled_h < 1 || plan.pooled_w < 1) {
     return false;
   }
-  // Beyond a second-level cache the gain is gone, and a library's blocked convolution wins.
+  // Beyond the second-level cache a library's blocked convolution is faster.
   constexpr std::int64_t cache_bytes = 512 << 10;
   const std::int64_t patches = plan.strips() * plan.strip();
   return patches <= cache_bytes / static_cast<std::int64_t>(sizeof(float));

@@ -13,11 +13,11 @@ using detail::Scratch;
 using simd::Floats;
 using simd::Ints;
 
-/// Vectors of a window that stay in registers while a list of elements is visited.
+/// Window vectors that stay in registers during a pass over a list of elements.
 constexpr int max_vectors = simd::registers == 32 ? 28 : 12;
 
-/// Arranges a sample as ConvPoolPlan describes. Runs are copied in blocks; what a block spills is
-/// overwritten by the runs that follow.
+/// Arranges a sample as ConvPoolPlan describes. Runs are copied in blocks; the excess of a block is
+/// overwritten by the next runs.
 template <int Block>
 [[gnu::noinline]] void pack_patches(const ConvPoolPlan& plan, const Image& image, float* patches) {
   const std::int64_t run = plan.run(), strips = plan.strips(), span = plan.span();
@@ -34,7 +34,7 @@ template <int Block>
   }
 }
 
-/// The elements of one channel of one sample that gradient passes through.
+/// The elements of one channel of one sample whose gradient is passed on.
 struct Elements {
   std::int64_t count;
   std::int32_t* window;  ///< where their windows start in the patches
@@ -146,8 +146,8 @@ void for_pieces(std::int64_t vectors, const F& f) {
 }
 
 /// grad_x[c][h][w] = sum over strips s of patch[s][h][c][w - s * span], one vector of a row at a
-/// time: a strip's run is loaded so that it stands in the lanes that it belongs to, the others
-/// masked.
+/// time. A strip's run is loaded with an offset that puts each element in its lane; the other lanes
+/// are masked.
 [[gnu::noinline]] void fold_patches(const ConvPoolPlan& plan, const float* patches,
                                     const std::int32_t* lane_mask, bool accumulate, float* grad_x) {
   constexpr std::int64_t width = simd::width;
@@ -243,13 +243,13 @@ class BackwardPass {
     });
   }
 
-  /// Where the gradient of x is wanted.
+  /// Folds the sample's gradient into grad_x; called only if that is wanted.
   void end_sample(bool accumulate, float* grad_x) const {
     fold_patches(plan_, grad_patches_, lane_mask_, accumulate, grad_x);
   }
 
-  // Sums of weight gradients have three levels (a sample, a block of samples, the batch), so that
-  // rounding errors of large batches stay small.
+  // Weight gradients are summed on three levels (a sample, a block of samples, the batch), which
+  // keeps rounding errors of large batches small.
   void begin_block() { std::fill_n(weight_sums_, windows_numel(), 0.0F); }
   void end_block() {
     for (std::int64_t i = 0; i < windows_numel(); ++i) weight_totals_[i] += weight_sums_[i];
@@ -277,7 +277,7 @@ class BackwardPass {
 
   [[nodiscard]] std::int64_t window_numel() const { return vectors_ * width; }
   [[nodiscard]] std::int64_t windows_numel() const { return plan_.outputs * window_numel(); }
-  /// Vectors may begin up to one before the first run and end up to one behind the last.
+  /// Vectors may begin up to one vector before the first run and end up to one after the last.
   [[nodiscard]] std::int64_t patches_numel() const {
     return 16 + plan_.strips() * plan_.strip() + 16;
   }

@@ -17,8 +17,8 @@ using simd::Ints;
 /// inputs.
 constexpr int max_group = simd::registers == 32 ? 6 : 3;
 
-/// Arranges a sample as ConvPoolPlan describes. Runs of pooled_w floats are written in blocks; what
-/// a block spills is overwritten by the runs that follow, so the order of the loops matters.
+/// Arranges a sample as ConvPoolPlan describes. Runs of pooled_w floats are written in blocks; the
+/// excess of a block is overwritten by the next runs, so the order of the loops matters.
 template <int Block>
 [[gnu::noinline]] void pack_planes(const ConvPoolPlan& plan, const Image& image, float* planes) {
   const std::int64_t pool = plan.pool, shifts = plan.shifts(), stride = plan.shift_stride();
@@ -52,12 +52,12 @@ struct ChannelGroup {
   std::array<std::int64_t, max_group> channel;
 };
 
-/// The largest element so far of each of a vector of windows, and where in the window it stands.
+/// The largest element so far of each of a vector of windows, and its place in the window.
 struct Winner {
   Floats value;
   Ints code;
 
-  /// NaN wins over everything, as in PyTorch.
+  /// A NaN always wins, as in PyTorch.
   void challenge(const Floats& v, std::int32_t index) {
     const Ints wins = (v > value) | (v != v);
     value = wins ? v : value;
@@ -77,7 +77,7 @@ inline Winner winner_of_four(const Floats (&v)[4]) {
 
 inline void store_winner(const ConvPoolPlan& plan, const Winner& winner, std::int64_t channel,
                          std::int64_t pixel, float* y, std::uint8_t* code) {
-  // Written so that NaN, for which every comparison is false, stays.
+  // This form keeps NaN, for which every comparison is false.
   const Floats rectified = winner.value <= 0.0F ? Floats{} : winner.value;
   const auto bytes = __builtin_convertvector(winner.code, simd::Bytes);
   const std::int64_t at = channel * plan.area + pixel;
@@ -91,8 +91,8 @@ inline void store_winner(const ConvPoolPlan& plan, const Winner& winner, std::in
   }
 }
 
-/// One vector of pooled pixels, N channels, 2x2 windows: all four window elements at once, so that
-/// pooling happens between registers.
+/// One vector of pooled pixels, N channels, 2x2 windows. All four window elements are computed at
+/// once, so pooling happens in registers.
 template <int N>
 [[gnu::noinline]] void pool_2x2(const ConvPoolPlan& plan, const float* planes, std::int64_t pixel,
                                 const ChannelGroup& group, float* y, std::uint8_t* code) {
@@ -125,7 +125,7 @@ template <int N>
           sum[n][3] += w * lower_right;
         }
       }
-      // The next kernel row: what was lower is upper now.
+      // The next kernel row: its upper pixels are this row's lower ones.
       even += plan.pooled_w;
       std::swap(even, odd);
     }
@@ -152,7 +152,7 @@ template <int N>
   }
 }
 
-/// The same for windows of any size, one window element after the other.
+/// The same for windows of any size, one window element after another.
 template <int N>
 [[gnu::noinline]] void pool_any(const ConvPoolPlan& plan, const float* planes, std::int64_t pixel,
                                 const ChannelGroup& group, float* y, std::uint8_t* code) {
@@ -249,7 +249,7 @@ void conv2d_max_pool2d_relu_forward(const Conv2dMaxPool2dInputs& inputs, const T
     float* y_sample = y_out + n * plan.outputs * plan.area;
     std::uint8_t* code_sample = code_out ? code_out + n * plan.outputs * plan.area : nullptr;
 
-    // A dropped channel's output is zero without computing it, unless 0 * NaN must show.
+    // A dropped channel's output is zero and not computed, unless 0 * NaN must give NaN.
     const bool may_skip = scale && all_finite(x + n * plan.sample_numel(), plan.sample_numel());
     const auto skipped = [&](std::int64_t o) {
       return may_skip && scale[n * plan.outputs + o] == 0.0F && finite[o] != 0.0F;
@@ -272,7 +272,7 @@ void conv2d_max_pool2d_relu_forward(const Conv2dMaxPool2dInputs& inputs, const T
       group.bias[slot] = bias ? bias[o] : 0.0F;
       group.scale[slot] = scale ? scale[n * plan.outputs + o] : 1.0F;
       group.channel[slot] = o;
-      // Groups of even sizes: 7 channels go as 4 + 3, not as 6 + 1.
+      // Groups of nearly equal size: 7 channels are computed as 4 + 3, not as 6 + 1.
       if (size < (computed + groups - 1) / groups) continue;
       run_group(plan, planes, size, group, y_sample, code_sample);
       computed -= size;

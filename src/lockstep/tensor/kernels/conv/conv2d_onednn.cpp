@@ -38,9 +38,8 @@ class Pieces {
   std::size_t bytes_ = 0;
 };
 
-/// One operand of a convolution: our array on one side, what the primitive wants on the other, and
-/// the reorders between them. `rounding` other than f32: what its elements are rounded to first,
-/// staying f32.
+/// One operand of a convolution: Lockstep's array, the primitive's layout, and the reorders between
+/// them. With a `rounding` other than f32 the elements are first rounded to that type and stay f32.
 class Operand {
  public:
   Operand(const memory::desc& ours, const memory::desc& theirs, bool is_result, Precision rounding,
@@ -101,7 +100,8 @@ class Operand {
 
 enum class Pass { forward, backward_input, backward_weight };
 
-/// How oneDNN describes the operands of a problem in our layouts, or leaving the layout to it.
+/// oneDNN's descriptors for the operands of a problem: in Lockstep's layouts, or in the layout that
+/// oneDNN prefers.
 struct Descriptions {
   memory::dims x, weight, bias, y;
   memory::dims stride, padding, dilation;
@@ -152,8 +152,8 @@ struct Descriptions {
 // faster. Measured on one Zen 5 core, 32 samples, ms direct and Winograd: 64 channels of 32 x 32
 // forward 9.5 and 4.9, input gradient 10.2 and 5.0, weight gradient 10.8 and 7.7; 256 channels of 8
 // x 8 9.2 and 4.6, 10.3 and 4.9, 9.8 and 4.6; 512 channels of 4 x 4 9.3 and 9.0, 7.5 and 10.2, 11.1
-// and 6.3. Its relative error (L2, against f64) is 1e-6, the direct one's 2e-7; of the weight
-// gradient 5e-7 and 1e-7 to 1e-6.
+// and 6.3. Its relative error (L2, against f64) is 1e-6, that of direct convolution 2e-7; for the
+// weight gradient 5e-7, and 1e-7 to 1e-6.
 bool winograd_is_faster(const Conv2dProblem& p, Pass pass, Precision precision) {
   constexpr std::int64_t least_channels = 64, least_pixels = 64;
   return precision == Precision::f32 && !p.is_3d && p.kh == 3 && p.kw == 3 &&
@@ -162,11 +162,11 @@ bool winograd_is_faster(const Conv2dProblem& p, Pass pass, Precision precision) 
          (pass == Pass::backward_weight || p.oh * p.ow >= least_pixels);
 }
 
-/// How many of the output channels one plan computes: all of them, but 128 for Winograd's weight
-/// gradients of images of one tile, whose scratchpad the transformed weights fill. Measured on one
-/// Zen 5 core, 512 channels of 4 x 4, all at once and in parts: 8, 32, 64 and 128 samples in 4.8
-/// and 2.2, 6.4 and 5.2, 10.4 and 9.8, 16.5 and 20.2 ms, with 81 to 98 and 27 to 37 MiB. Larger
-/// images would lose more time (12 to 16 %) and gain less memory.
+/// Output channels that one plan computes: all of them, except 128 for Winograd's weight gradients
+/// of images of one tile. There the transformed weights fill the scratchpad. Measured on one Zen 5
+/// core, 512 channels of 4 x 4, all at once and in parts: 8, 32, 64 and 128 samples in 4.8 and 2.2,
+/// 6.4 and 5.2, 10.4 and 9.8, 16.5 and 20.2 ms, with 81 to 98 and 27 to 37 MiB. Larger images would
+/// lose more time (12 to 16 %) and gain less memory.
 std::int64_t outputs_of_a_plan(const Conv2dProblem& p, Pass pass, Precision precision) {
   constexpr std::int64_t part = 128, tile = 16;
   const bool in_parts = pass == Pass::backward_weight && winograd_is_faster(p, pass, precision) &&
@@ -174,8 +174,8 @@ std::int64_t outputs_of_a_plan(const Conv2dProblem& p, Pass pass, Precision prec
   return in_parts ? part : p.o;
 }
 
-/// False if some tap of the kernel meets padding alone: the weight's gradient there is 0, where
-/// oneDNN 2.6.3's in bf16 is what happens to be in memory.
+/// False if some tap of the kernel meets only padding. The weight's gradient there is 0, but oneDNN
+/// 2.6.3 leaves uninitialised memory there in bf16.
 bool each_tap_meets_input(const Conv2dProblem& p) {
   const auto meets = [](std::int64_t in, std::int64_t taps, std::int64_t out, std::int64_t stride,
                         std::int64_t padding, std::int64_t dilation) {
@@ -188,18 +188,18 @@ bool each_tap_meets_input(const Conv2dProblem& p) {
          (!p.is_3d || meets(d.d, d.kd, d.od, d.stride, d.padding, d.dilation));
 }
 
-/// Whether threads only divide the results among them, each the sum that one thread would form: so
-/// do the direct convolutions but for the weight gradient, which adds up what each thread found.
-/// Winograd's choose the length of their sums by the number of threads, and those by im2col have
-/// matrix products that divide sums.
+/// True if threads only divide the results among them, and each result is the sum that one thread
+/// would form. This holds for direct convolutions, except for the weight gradient, which adds up
+/// the threads' sums. Winograd's algorithm chooses the length of its sums by the number of threads,
+/// and im2col's matrix products divide sums.
 bool threads_only_divide(Pass pass, std::string_view implementation) {
   const auto is = [&](std::string_view name) { return implementation.starts_with(name); };
   return pass != Pass::backward_weight &&
          (is("jit:") || is("jit_1x1:") || is("jit_dw:") || is("jit_bf16:") || is("jit_bf16_1x1:"));
 }
 
-/// A convolution in one direction, ready to run: two operands in (and a bias), one out. Of the
-/// output channels it takes outputs_of_a_plan() from `first_output` on.
+/// A convolution in one direction, ready to run: two inputs (and a bias), one output. It computes
+/// outputs_of_a_plan() output channels, from `first_output` on.
 class Plan {
  public:
   Plan(const Conv2dProblem& problem, Pass pass, Precision precision, bool has_bias,
@@ -330,11 +330,11 @@ class Plan {
   Conv2dProblem problem_;
   Pass pass_;
   Precision precision_;  ///< of the operands
-  bool narrow_;          ///< they are given to oneDNN so, not rounded and f32
+  bool narrow_;          ///< operands are passed to oneDNN as 16-bit numbers, not as rounded f32
   bool has_bias_;
   std::int64_t first_output_;
   int threads_;
-  std::string implementation_;  ///< oneDNN's name of it
+  std::string implementation_;  ///< oneDNN's name of the implementation
   bool one_thread_ = true;
   dnnl::primitive primitive_;
   std::unique_ptr<Operand> first_, second_, result_;

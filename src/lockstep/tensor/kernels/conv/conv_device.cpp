@@ -22,7 +22,7 @@ constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
 std::int64_t elements_of_x(const Conv2dProblem& p) { return p.c * p.depth.d * p.h * p.w; }
 std::int64_t elements_of_y(const Conv2dProblem& p) { return p.o * p.depth.od * p.oh * p.ow; }
 
-/// Numbers of the two or three spatial dimensions behind `leading` ones, as int.
+/// The values of the two or three spatial dimensions after `leading` ones, as int.
 template <std::size_t N>
 class IntArray {
  public:
@@ -41,7 +41,7 @@ class IntArray {
     return add(height).add(width);
   }
   [[nodiscard]] const std::array<int, N>& numbers() const { return numbers_; }
-  /// Those of a tensor with these extents.
+  /// The strides of a contiguous tensor with these extents.
   [[nodiscard]] IntArray strides() const {
     IntArray result(problem_);
     for (std::size_t d = 0; d < count_; ++d) {
@@ -60,10 +60,10 @@ class IntArray {
   std::size_t count_ = 0;
 };
 
-/// `x` as an operand: rounded to product_precision(), f32 still.
+/// `x` as an operand: rounded to product_precision(), but stored as f32.
 Tensor rounded(const Tensor& x) { return product_operand(x).to(x.dtype()); }
 
-/// f(begin, end, what to compute) for as many samples at a time as one call takes.
+/// Calls f(begin, end, convolution) for parts of the batch, each as many samples as one call takes.
 template <class F>
 void for_each_part(const Conv2dProblem& p, ConvolutionPass pass, DType dtype, bool accumulate,
                    const F& f) {
@@ -71,7 +71,7 @@ void for_each_part(const Conv2dProblem& p, ConvolutionPass pass, DType dtype, bo
   for (std::int64_t begin = 0; begin < p.n; begin += together) {
     const std::int64_t end = std::min(begin + together, p.n);
     Convolution part = convolution_of(p, pass, dtype, end - begin);
-    // All parts add up in one gradient of the weight.
+    // All parts add to one gradient of the weight.
     part.accumulate = accumulate || (pass == ConvolutionPass::backward_weight && begin > 0);
     f(begin, end, part);
   }

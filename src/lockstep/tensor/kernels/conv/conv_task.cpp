@@ -13,10 +13,9 @@ const T* elements(const HostArray& t) {
 }
 
 // Chosen by shape, never by timing. Measured on one Zen 5 core in f32 (benchmarks/tensor,
-// conv2d_*): oneDNN runs at 1.2 to 2 times the speed of im2col from 16 channels on, and at 6 times
-// or more with many groups or as a weight gradient of few channels; but its input gradient pads
-// few channels to whole vectors: 4.3 ms against 0.4 ms for conv 1 -> 10, 3.6 against 1.1 ms for
-// 3 -> 64.
+// conv2d_*): from 16 channels on oneDNN is 1.2 to 2 times as fast as im2col, and 6 times or more
+// with many groups or for a weight gradient of few channels. Its input gradient pads few channels
+// to whole vectors: 4.3 ms against 0.4 ms for conv 1 -> 10, 3.6 against 1.1 ms for 3 -> 64.
 bool use_onednn(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
 bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
   constexpr std::int64_t vector_width = 16;

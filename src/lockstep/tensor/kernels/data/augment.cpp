@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Set augmentation apart from other consumers of the same seed: "CROP" and "FLIP" as last words.
+// Separate augmentation from other users of the same seed: "CROP" and "FLIP" as last words.
 constexpr std::uint32_t crop_stream = 0x43524F50, flip_stream = 0x464C4950;
 
 void expect_images(const char* operation, const Tensor& x, const Tensor& indices) {
@@ -24,14 +24,14 @@ KOKKOS_FUNCTION Philox::Block draw(const AugmentKey& key, std::int64_t sample,
                           static_cast<std::uint32_t>(number >> 32U), key.epoch, stream);
 }
 
-/// Uniform in [-padding, padding], up to 2^-32.
+/// Uniform in [-padding, padding], with an error of 2^-32.
 KOKKOS_FUNCTION std::int64_t shift_of(std::uint32_t word, std::int64_t padding) {
   const auto places = static_cast<std::uint64_t>(2 * padding + 1);
   return static_cast<std::int64_t>((word * places) >> 32U) - padding;
 }
 
-// Pixel (y, x) becomes pixel (y + down, x + right), fill outside. The order of the loops is that of
-// an overlapping move: a pixel is read before it is overwritten.
+// Pixel (y, x) becomes pixel (y + down, x + right); pixels from outside are `fill`. The loops run
+// in the order of an overlapping move: a pixel is read before it is overwritten.
 template <class Space>
 void random_crop_kernel(const Space& space, const Tensor& t, const Tensor& indices,
                         std::int64_t padding, const Tensor& fill, const AugmentKey& key) {

@@ -31,7 +31,7 @@ std::int64_t sample_row(const T* p, std::int64_t categories, std::int64_t row, d
   }
   const double threshold = u * total;
   double sum = 0;
-  std::int64_t drawn = 0;  // the last that is possible, should rounding keep the sum below
+  std::int64_t drawn = 0;  // the last possible class, in case rounding keeps the sum below
   for (std::int64_t c = 0; c < categories; ++c) {
     if (p[c] == T{0}) continue;
     drawn = c;

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// The elements of a row; a source without rows is legal only for an empty batch.
+// Elements of a row; a source without rows is legal only for an empty batch.
 std::int64_t row_elements(const Tensor& t) {
   return t.dims() == 0 || t.size(0) == 0 ? 0 : t.numel() / t.size(0);
 }
@@ -30,7 +30,7 @@ void expect_channels(const char* operation, const ChannelScale& scale, const Ten
   }
 }
 
-/// The row that a batch's row comes from: another by index, or, without indices, the same.
+/// The source row of each row of the batch: by index or, without indices, the same row.
 template <class Space>
 struct SourceRow {
   using View = decltype(view<Space, const std::int64_t, 1>(Tensor()));
@@ -45,8 +45,8 @@ struct SourceRow {
   }
 };
 
-/// Asks memory for the row that is read next: where it lies was drawn, so the processor cannot
-/// foresee it. 64 of Fashion-MNIST's 60,000 images: 3 % more samples/s in training the ConvNet.
+/// Prefetches the row that is read next: rows are drawn at random, so the processor cannot predict
+/// them. 64 of Fashion-MNIST's 60,000 images: 3 % more samples/s in training the ConvNet.
 template <class T>
 KOKKOS_FUNCTION void fetch_row([[maybe_unused]] const T* row, [[maybe_unused]] std::int64_t width) {
 #if !defined(__CUDACC__)

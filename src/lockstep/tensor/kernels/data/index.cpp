@@ -24,8 +24,8 @@ Shape without(const Shape& shape, int dim) {
   return Shape(std::span<const std::int64_t>(extents.data(), at(shape.dims())));
 }
 
-/// Over the index (operand 1) and x (operand 0), which stands still along `dim`: where it stands
-/// there the index says.
+/// Loops over the index (operand 1) and x (operand 0). x has stride 0 along `dim`: the index gives
+/// the place there.
 struct Walk {
   std::int64_t step;  ///< of x along `dim`
   StridedLoop<2> loop;
@@ -58,7 +58,7 @@ void forward_kernel(const Space& space, const Walk& walk, const Tensor& x, const
       });
 }
 
-// All that may meet in one element belongs to one thread.
+// One thread handles all indices that may meet in one element.
 template <class T, class Space>
 void backward_kernel(const Space& space, const Walk& walk, std::int64_t picks,
                      std::int64_t pick_stride, const Tensor& grad_y, const Tensor& index,

@@ -19,14 +19,14 @@ constexpr std::int64_t none_wrong = -1;
 
 using AnyCheck = std::variant<IndexCheck, RangeCheck>;
 
-/// `bits`: of the wrong index, or of the wrong number as a double.
+/// `bits`: the wrong index, or the bits of the wrong number as a double.
 std::string sentence_of(const AnyCheck& any, std::int64_t i, std::int64_t bits) {
   if (const auto* check = std::get_if<IndexCheck>(&any)) return check->sentence(*check, i, bits);
   return std::get<RangeCheck>(any).sentence(i, std::bit_cast<double>(bits));
 }
 
-/// What was checked on one device, each kind once, and what was found: for every kind the number of
-/// the first wrong one, or none_wrong, and its bits.
+/// The checks made on one device, one entry a kind. `found` has a row for every kind: the position
+/// of the first wrong element, or none_wrong, and its bits.
 struct DeviceChecks {
   static constexpr std::int64_t most = 256;
 
@@ -43,12 +43,12 @@ struct DeviceChecks {
   void forget(Device device) {
     if (!found.defined()) found = Tensor::empty({most, 2}, DType::i64, device);
     found.fill(static_cast<double>(none_wrong));
-    current_stream(device).synchronize();  // other streams write there, too
+    current_stream(device).synchronize();  // kernels on other streams write to it too
     kinds.clear();
     is_news = false;
   }
 
-  /// Where a check of this kind puts what it finds; -1 if there is no room.
+  /// The row of this kind of check in `found`; -1 if there is no room.
   [[nodiscard]] std::int64_t place_of(const AnyCheck& check) {
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       if (kinds[k] == check) return static_cast<std::int64_t>(k);
@@ -58,7 +58,7 @@ struct DeviceChecks {
     return std::ssize(kinds) - 1;
   }
 
-  /// i64 [1, 2], where the kernel of this check puts what it finds.
+  /// i64 [1, 2], the kernel's result for this check.
   [[nodiscard]] Tensor room_for(const AnyCheck& check, Device device) {
     if (!found.defined()) forget(device);
     std::int64_t place = place_of(check);
@@ -138,8 +138,7 @@ void expect_range_on_host(const RangeCheck& check, const Tensor& x) {
                                static_cast<std::size_t>(x.numel()));
   const auto least = static_cast<T>(check.least), most = static_cast<T>(check.most);
   const auto is_wrong = [&](T value) { return value < least || value > most; };
-  if (std::ranges::count_if(all, is_wrong) == 0)
-    return;  // a loop of vectors, which a search is not
+  if (std::ranges::count_if(all, is_wrong) == 0) return;  // a loop that vectorises, unlike a search
   const auto wrong = std::ranges::find_if(all, is_wrong);
   throw InputError(check.sentence(wrong - all.begin(), static_cast<double>(*wrong)));
 }
@@ -160,7 +159,7 @@ Tensor right_indices(const IndexCheck& check, const Tensor& index, std::int64_t 
     expect_right_on_host(check, index);
     return index;
   }
-  if (check.count == 0) {  // then nothing could stand for a wrong one
+  if (check.count == 0) {  // no valid index could replace a wrong one
     expect_right_on_host(check, index.to(Device{}));
     return index;
   }

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// An activation is its value at x and the gradient that it passes on, given grad_y and x or y.
+// An activation is its value at x and its gradient, given grad_y and x or y.
 
 struct Relu {
   static constexpr const char *name = "relu", *forward = "lockstep::relu_forward",
@@ -51,7 +51,7 @@ struct TanhGelu {
   }
   template <class T>
   KOKKOS_FUNCTION static T gradient(T g, T x) {
-    // Beyond |x| = 30 e is 0; the bound keeps it from meeting an overflow of x^3.
+    // Beyond |x| = 30 e is 0; the bound prevents an overflow of x^3.
     const T square = x * x, z = square > T{900} ? T{900} : square;
     const T e = math::exp_or_zero(-std::fabs(x * (a<T> + b<T> * z)));
     const T inverse = T{1} / (T{1} + e), steepness = (a<T> + T{3} * b<T> * z) * e * inverse;

@@ -49,7 +49,7 @@ struct Atan2Slope {
   }
 };
 
-// RepeatA, RepeatB: the operand is one element in the innermost loop, read before it.
+// RepeatA, RepeatB: the operand is one element in the innermost loop, read before the loop.
 template <class T, class Op, bool RepeatA, bool RepeatB, class Space>
 void arithmetic_kernel(const Space& space, const StridedLoop<3>& loop, const Tensor& a,
                        const Tensor& b, bool accumulate, T scale, const Tensor& out) {

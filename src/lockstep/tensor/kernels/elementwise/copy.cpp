@@ -15,7 +15,7 @@ using detail::StridedLoop;
 using detail::Strides;
 
 // Operand 0 of a loop is the source, operand 1 the target. `From`, `To`: their strides in the
-// innermost loop, -1 for those known only at run time.
+// innermost loop, or -1 if known only at run time.
 template <class T, int From, int To, class Space>
 void rows_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& source,
                  const Tensor& target, std::int64_t source_start, std::int64_t target_start,
@@ -36,8 +36,8 @@ void rows_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& s
       });
 }
 
-// The two innermost loops exchange roles between source and target: in tiles, so that both are
-// read and written by whole cache lines.
+// The two innermost loops have opposite orders in source and target. Tiles read and write whole
+// cache lines of both.
 template <class T, class Space>
 void tiles_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& source,
                   const Tensor& target, bool accumulate) {
@@ -47,7 +47,7 @@ void tiles_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& 
   const int last = loop.dims() - 1;
   const std::int64_t rows = loop.extent(last - 1), columns = loop.extent(last);
   const std::int64_t in_column = loop.stride(0, last), out_row = loop.stride(1, last - 1);
-  // Squares, or longer where the other side is short.
+  // Square tiles, or longer ones where the other side is short.
   const std::int64_t width = std::min(columns, std::max(side, area / rows));
   const std::int64_t height = std::min(rows, area / width);
   const std::int64_t down = (rows + height - 1) / height, across = (columns + width - 1) / width;
@@ -86,7 +86,7 @@ void strided_copy(const Space& space, StridedLoop<2> loop, const Tensor& source,
   rows_kernel<T, -1, -1>(space, loop, source, target, source_start, target_start, accumulate);
 }
 
-/// The loop along which the source's neighbours lie, moved next to the target's innermost one.
+/// Moves the loop along which the source is contiguous next to the target's innermost loop.
 bool bring_source_rows_inside(StridedLoop<2>& loop) {
   const int last = loop.dims() - 1;
   if (loop.stride(0, last) == 1 || loop.rounds(0) == 0) return false;
@@ -99,7 +99,7 @@ bool bring_source_rows_inside(StridedLoop<2>& loop) {
   return false;
 }
 
-/// x seen as (outer, width of `dim` times inner): narrowing keeps a part of each row.
+/// x as (outer, width of `dim` times inner): narrowing keeps a part of each row.
 struct NarrowedRows {
   std::int64_t rows = 1, width = 1, inner = 1;
 

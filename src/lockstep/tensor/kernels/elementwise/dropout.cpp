@@ -7,11 +7,11 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t words = 4;  // random words a Philox block
+constexpr std::int64_t words = 4;  // random words in a Philox block
 
-// Whole blocks run without a bounds check, which makes them vectorise: 11 times faster on rows of
-// 4096 (dropout_scale in benchmarks/tensor). With p = 1 `kept` is 0, so the threshold, which would
-// be 2^32, does not matter.
+// Whole blocks run without a bounds check, so they vectorise: 11 times faster on rows of 4096
+// (dropout_scale in benchmarks/tensor). For p = 1 the threshold would be 2^32, but `kept` is 0, so
+// it does not matter.
 template <class T, class Space>
 void scale_kernel(const Space& space, double p, const RandomKey& key, const Tensor& scale) {
   const std::int64_t rows = scale.size(0);

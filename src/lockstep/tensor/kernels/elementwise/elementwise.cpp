@@ -32,8 +32,8 @@ void dispatch_element(DType dtype, F&& f) {
   }
 }
 
-/// Numbers of 16 bits come and go as f32, whose rounding they have anyway; only to and from f32,
-/// f64 and themselves there is one loop.
+/// 16-bit numbers are converted by way of f32, which gives the same rounding. Only conversions
+/// among f32, f64 and themselves have a loop of their own.
 template <class From, class To>
 constexpr bool converts_directly =
     (sizeof(From) != 2 && sizeof(To) != 2) || std::is_same_v<From, To> ||

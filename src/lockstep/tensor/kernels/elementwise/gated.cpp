@@ -11,7 +11,7 @@ using detail::broadcast_strides;
 using detail::Run;
 using detail::StridedLoop;
 
-// y (+)= x, or w x where `at` <= 0: forward with at = x, backward with x = grad_y.
+// y (+)= x, or w x where `at` <= 0. Forward has at = x, backward x = grad_y.
 template <class T, bool repeated, class Space>
 void prelu_kernel(const Space& space, const Tensor& x, const Tensor& at, const Tensor& weight,
                   bool accumulate, const Tensor& y) {

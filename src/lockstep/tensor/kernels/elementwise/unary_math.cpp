@@ -134,7 +134,8 @@ struct Clamp {
   T low, high;
 };
 
-/// sin and cos of a few sizes that the vectors do not do: what they made is made again.
+/// sin and cos of the few large angles that the vector code does not handle: their results are
+/// computed again.
 constexpr bool is_large(float x) { return x > math::largest_angle || x < -math::largest_angle; }
 
 template <template <class> class F, class T, class Space, class Each>
@@ -154,7 +155,7 @@ void redo_large(const Space& space, const Tensor& x, const Each& each) {
       });
 }
 
-// Apart from their callers, as nvcc takes no KOKKOS_LAMBDA within a generic lambda.
+// A function of its own: nvcc does not accept KOKKOS_LAMBDA within a generic lambda.
 template <bool sine, class Space>
 void redo_large_forward(const Space& space, const Tensor& x, const Tensor& y) {
   const auto out = flat_view<Space, float>(y);
@@ -215,7 +216,7 @@ void angle_backward(const UnaryFunction& f, const Tensor& grad_y, const Tensor& 
   }
 }
 
-/// The powers that are worth a loop of their own.
+/// Common powers have loops of their own.
 void pow_forward(const UnaryFunction& f, const Tensor& x, const Tensor& y) {
   if (f.a == 2.0) return detail::forward_by_row<Square>(f, x, y);
   if (f.a == 3.0) return detail::forward_by_row<Cube>(f, x, y);

@@ -23,8 +23,8 @@ math::Matrices matrix(const Tensor& x, bool transposed = false) {
   return {x, std::max<std::int64_t>(x.size(1), 1), transposed};
 }
 
-// Columns are summed 256 side by side and 64 rows at a time: rows are read as they lie in memory,
-// and long sums lose no more than short ones.
+// Sums 256 columns side by side and 64 rows at a time. Rows are read in memory order, and long sums
+// lose no more than short ones.
 template <class T, class Space>
 void sum_rows_kernel(const Space& space, const Tensor& x, bool accumulate, const Tensor& sums) {
   constexpr std::int64_t columns = 256, block = 64;
@@ -98,7 +98,7 @@ void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumula
 void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
   const Tensor rows = as_matrix(grad_y);
   if (math::device_math(grad_y.device())) {
-    // A product by ones has threads for every part of long columns.
+    // A product with a vector of ones uses threads for every part of long columns.
     const PrecisionGuard as_they_are(Precision::f32);
     const Tensor ones = Tensor::full({1, rows.size(0)}, 1, grad_y.dtype(), grad_y.device());
     math::product("linear",

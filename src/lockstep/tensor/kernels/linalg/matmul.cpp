@@ -38,7 +38,7 @@ Stack stack_of_b(const Shape& b) {
                    "leading extents are equal or 1, or a single [k] on either side");
 }
 
-/// The leading extents of the result, those of 1 or missing ones being repeated.
+/// The leading extents of the result; extents that are 1 or missing are broadcast.
 Shape batch_shape(const Tensor& a, const Tensor& b) {
   const Shape of_a = stack_of_a(a.shape()).batch, of_b = stack_of_b(b.shape()).batch;
   const int dims = std::max(of_a.dims(), of_b.dims());
@@ -61,7 +61,7 @@ struct Products {
 
   Products(const Tensor& a, const Tensor& b)
       : Products(stack_of_a(a.shape()), stack_of_b(b.shape()), batch_shape(a, b)) {
-    // One b for a whole stack of a: their rows are those of one tall matrix.
+    // One b for a whole stack of a: the rows of the stack form one tall matrix.
     if (batch.dims() == 1 && batch.stride(0, 0) == 1 && batch.stride(1, 0) == 0) {
       n *= batch.extent(0);
       batch = StridedLoop<3>({}, {});
@@ -80,7 +80,8 @@ struct Products {
         repeats_b(b.batch.numel() != y.numel()) {}
 };
 
-/// The matrices, rows x columns each, of operand `i` (0, 1, 2: a, b, y) in one round of the loop.
+/// The matrices, rows x columns each, of operand `i` (0, 1, 2: a, b, y) in one iteration of the
+/// loop.
 math::Matrices matrices(const Tensor& t, int i, const StridedLoop<3>& batch, const Run<3>& run,
                         std::int64_t rows, std::int64_t columns, bool transposed = false) {
   const std::int64_t elements = rows * columns;
@@ -88,7 +89,7 @@ math::Matrices matrices(const Tensor& t, int i, const StridedLoop<3>& batch, con
           batch.inner_stride(i) * elements};
 }
 
-/// f(run) for every round of the loop over the batch: its inner loop is one stack.
+/// Calls f(run) for every iteration of the batch loop; its inner loop is one stack.
 template <class F>
 void for_each_stack(const StridedLoop<3>& batch, const F& f) {
   for (std::int64_t r = 0; r < batch.rounds(); ++r) f(batch.begin(r));

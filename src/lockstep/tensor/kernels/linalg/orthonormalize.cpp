@@ -22,16 +22,17 @@ class Rows {
 
   [[nodiscard]] std::int64_t count() const { return count_; }
 
-  /// Makes row i perpendicular to those before it and gives it length 1; false if it is lost.
+  /// Makes row i perpendicular to the rows before it and scales it to length 1. False if nothing is
+  /// left of it.
   [[nodiscard]] bool append(std::int64_t i) const {
-    // One pass leaves an angle of (rounding / what is left of the row); the other sees to it.
+    // One pass leaves an angle of (rounding / remaining length); the second pass removes it.
     constexpr double rounding = 64.0 * std::numeric_limits<T>::epsilon();
     const T* mine = row(i);
     double before = std::sqrt(dot(mine, mine));
     for (int pass = 0; pass < 2; ++pass) {
       for (std::int64_t j = 0; j < i; ++j) add(-dot(row(j), mine), row(j), row(i));
       const double left = std::sqrt(dot(mine, mine));
-      if (left <= rounding * before) return false;  // not for NaN
+      if (left <= rounding * before) return false;  // false for NaN
       scale(row(i), 1.0 / left);
       before = 1.0;
     }

@@ -13,18 +13,18 @@ namespace {
 
 using simd::Floats;
 
-/// Vectors of outputs side by side: with the samples of a tile their sums fill the registers, less
-/// the few that hold weights and an input.
+/// Output vectors side by side. With the samples of a tile their sums fill the registers, except
+/// for a few for weights and an input.
 constexpr int most_vectors = simd::registers == 32 ? 4 : 2;
 constexpr int sums = simd::registers == 32 ? 24 : 12;
-/// Samples that go through all layers together: a multiple of every tile's.
+/// Samples that pass all layers together: a multiple of every tile's samples.
 constexpr std::int64_t block = 48;
 
 constexpr std::int64_t round_up(std::int64_t count) {
   return (count + simd::width - 1) / simd::width * simd::width;
 }
 
-/// Where a layer reads and writes, `input_stride` and `output_stride` floats a sample apart.
+/// A layer's input and output; samples are `input_stride` and `output_stride` floats apart.
 struct SampleRows {
   const float* input;
   std::int64_t input_stride;
@@ -32,8 +32,8 @@ struct SampleRows {
   std::int64_t output_stride;
 };
 
-/// `Samples` samples times `Vectors` vectors of outputs, of which the last has `last` lanes.
-/// `weights` is [in, Vectors * width].
+/// `Samples` samples times `Vectors` vectors of outputs, the last with `last` lanes. `weights` is
+/// [in, Vectors * width].
 template <int Samples, int Vectors>
 void tile(const float* weights, const float* bias, std::int64_t in, bool relu,
           const SampleRows& rows, std::int64_t last) {
@@ -73,14 +73,14 @@ void tile(const float* weights, const float* bias, std::int64_t in, bool relu,
 using Tile = void (*)(const float*, const float*, std::int64_t, bool, const SampleRows&,
                       std::int64_t);
 
-/// Tiles of 1, 2, ... samples and that many vectors.
+/// Tiles of 1, 2, ... samples with that many vectors.
 template <int Vectors>
 constexpr auto tiles_of = []<int... S>(std::integer_sequence<int, S...>) {
   return std::array<Tile, sizeof...(S)>{tile<S + 1, Vectors>...};
 }
 (std::make_integer_sequence<int, sums / Vectors>());
 
-/// All samples of a block through one panel.
+/// Runs all samples of a block through one panel.
 template <int Vectors>
 void panel(const float* weights, const float* bias, std::int64_t in, bool relu, SampleRows rows,
            std::int64_t samples, std::int64_t last) {
@@ -94,7 +94,7 @@ void panel(const float* weights, const float* bias, std::int64_t in, bool relu, 
   }
 }
 
-/// Grows to what any network of this thread needed, and stays.
+/// Grows to the largest size that a network of this thread needed; never shrinks.
 float* workspace(std::int64_t floats) {
   thread_local std::vector<float> memory;
   if (std::ssize(memory) < floats) memory.resize(static_cast<std::size_t>(floats));
@@ -119,8 +119,8 @@ void expect_fits(const std::vector<PackedMlp::Layer>& layers) {
 
 }  // namespace
 
-/// A layer in panels of most_vectors vectors of outputs, the last of as few as it needs; weights
-/// of a panel are [in, its outputs], what is beyond the outputs is zero.
+/// A layer in panels of most_vectors output vectors, the last panel with as few as it needs. The
+/// weights of a panel are [in, its outputs], padded with zeros.
 struct PackedMlp::Packed {
   explicit Packed(const Layer& layer)
       : in(layer.weight.shape()[1]), out(layer.weight.shape()[0]), relu(layer.relu) {
@@ -145,7 +145,8 @@ struct PackedMlp::Packed {
     for (std::int64_t first = 0; first < padded; first += most_vectors * simd::width) {
       const std::int64_t vectors =
           std::min<std::int64_t>((padded - first) / simd::width, most_vectors);
-      // Between layers there is room for whole vectors; the caller's memory ends with the outputs.
+      // Between layers there is room for whole vectors; the caller's memory ends at the last
+      // output.
       const std::int64_t room = std::min(rows.output_stride - first, vectors * simd::width);
       const std::int64_t last = room - (vectors - 1) * simd::width;
       const auto run_panel = [&]<int V>(std::integral_constant<int, V>) {

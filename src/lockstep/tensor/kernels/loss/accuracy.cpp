@@ -21,7 +21,7 @@ void count_correct_kernel(const Space& space, const Tensor& scores, const Tensor
           if (t < 0 || t >= classes) return std::int64_t{0};
           std::int64_t ahead = x(n, t) == x(n, t) ? 0 : k;
           for (std::int64_t c = 0; c < classes; ++c) {
-            // Written so that NaN is ahead.
+            // This form ranks NaN first.
             const bool behind = c < t ? x(n, c) < x(n, t) : x(n, c) <= x(n, t);
             ahead += behind || c == t ? 0 : 1;
           }
@@ -46,7 +46,7 @@ void errors_kernel(const Space& space, const Tensor& y, const Tensor& t, const T
         const double absolute = lanes.sum([&](std::int64_t i) { return std::abs(error(i)); });
         const double largest = lanes.max(0.0, [&](std::int64_t i) {
           const double size = std::abs(error(i));
-          return size >= 0 ? size : HUGE_VAL;  // NaN would be lost in a maximum
+          return size >= 0 ? size : HUGE_VAL;  // a maximum would lose a NaN
         });
         lanes.once([&] {
           out(0) = squares;

@@ -4,7 +4,7 @@
 #include <lockstep/tensor/kernels/loss/loss_rows.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 
-// log_softmax and nll_loss in one pass over each row: nothing of x's size is stored.
+// log_softmax and nll_loss in one pass over each row; no intermediate result of x's size is stored.
 
 namespace lockstep {
 namespace {
@@ -82,7 +82,7 @@ void backward_kernel(const Space& space, const Shape& shape, const Tensor& grad_
         if (smoothing > T{0}) {
           total += even * lanes.sum([&](std::int64_t c) { return weight(c); });
         }
-        // Given weights have a loop of their own: beside them GCC 12 makes no vectors of the
+        // Class weights have a loop of their own: with them GCC 12 does not vectorise the
         // exponentials.
         const T scale = g * total, pull = g * at_chosen, even_pull = g * even;
         const T common_pull = weight.given ? T{0} : even_pull;

@@ -25,7 +25,7 @@ T log_sum(T a, T b, T c) {
   return math::log(math::exp(a - at) + math::exp(b - at) + math::exp(c - at)) + at;
 }
 
-/// What CtcTargets say, for a task.
+/// CtcTargets as arrays, for a task.
 struct TargetArrays {
   HostArray labels, first, frames;
   std::int64_t blank;
@@ -40,8 +40,8 @@ struct TargetArrays {
   }
 };
 
-/// A sample's labels with a blank around each, and what a thread works with. The arrays have two
-/// places in front of state 0 and behind the last, where nothing ever is.
+/// A sample's labels with a blank around each, and a thread's work arrays. These have two extra
+/// places before state 0 and after the last, which always hold -infinity.
 template <class T>
 struct States {
   std::vector<std::int64_t> label;
@@ -71,7 +71,7 @@ struct States {
     }
   }
 
-  /// log-probabilities of the states' labels in the frame `row`.
+  /// Sets the log-probabilities of the states' labels in the frame `row`.
   void emit(const T* row) {
     for (std::int64_t s = 0; s < count; ++s) {
       emitted[static_cast<std::size_t>(s)] = row[label[static_cast<std::size_t>(s)]];
@@ -89,7 +89,7 @@ void forward_of_sample(const HostArray& x, const TargetArrays& targets, std::int
   const auto* const rows = static_cast<const T*>(x.data());
   T* kept = static_cast<T*>(alpha.data()) + n * alpha.size(1) * width;
   T *before = states.now.data() + 2, *after = states.next.data() + 2;
-  before[0] = T{0};  // as if one frame, before the first, were in state 0, which stays or goes on
+  before[0] = T{0};  // as if a frame before the first were in state 0, which stays or advances
   const T *emitted = states.emitted.data(), *skip = states.skip.data();
   for (std::int64_t t = 0; t < frames; ++t, kept += width) {
     states.emit(rows + (t * samples + n) * classes);
@@ -117,7 +117,8 @@ void backward_of_sample(T grad_loss, const HostArray& x, const TargetArrays& tar
   const T* const kept = static_cast<const T*>(alpha.data()) + n * alpha.size(1) * width;
   T *behind = states.now.data(), *here = states.next.data();
   const T *emitted = states.emitted.data(), *skip = states.skip.data();
-  // behind[s]: what follows the frame, given state s in it, emissions included; at first the ends.
+  // behind[s]: log-probability of the frames that follow, given state s in this one, emissions
+  // included. It starts with the possible last states.
   for (std::int64_t t = frames - 1; t >= 0; --t) {
     states.emit(rows + (t * samples + n) * classes);
     const bool is_last = t == frames - 1;

@@ -23,11 +23,11 @@ struct AbsoluteError {
   KOKKOS_FUNCTION T loss(T x, T t) const { return std::fabs(x - t); }
   KOKKOS_FUNCTION T slope(T x, T t) const {
     const T d = x - t;
-    return d > T{0} ? T{1} : (d < T{0} ? T{-1} : d);  // 0 at 0; a NaN stays
+    return d > T{0} ? T{1} : (d < T{0} ? T{-1} : d);  // 0 at 0; NaN at NaN
   }
 };
 
-/// Both kinds: d^2 / (2 divisor) within `limit`, and straight on beyond.
+/// Both kinds: d^2 / (2 divisor) within `limit`, linear beyond.
 template <class T, bool smooth>
 struct Huber {
   explicit Huber(const ElementLossFunction& f)
@@ -57,7 +57,7 @@ struct ProbabilityCrossEntropy {
     return logarithm < T{-100} ? T{-100} : logarithm;
   }
   KOKKOS_FUNCTION T loss(T x, T t) const {
-    const T small = x < T{0.5} ? x : T{0.5};  // beyond, 1 - x is exact
+    const T small = x < T{0.5} ? x : T{0.5};  // above it, 1 - x is exact
     const T of_rest = x < T{0.5} ? math::log1p(-small) : math::log(T{1} - x);
     return -(t * bounded(math::log(x)) + (T{1} - t) * bounded(of_rest));
   }
@@ -74,7 +74,7 @@ struct BinaryCrossEntropy {
     return (x < T{0} ? T{0} : x) - x * t + math::log1p(math::exp(-std::fabs(x)));
   }
   KOKKOS_FUNCTION T loss(T x, T t) const { return value(x, t); }
-  KOKKOS_FUNCTION T slope(T x, T t) const {  // sigmoid(x) - t, accurate where that is small
+  KOKKOS_FUNCTION T slope(T x, T t) const {  // sigmoid(x) - t, accurate where it is small
     const auto s = math::sigmoid_and_complement(x);
     return s.value * (T{1} - t) - s.complement * t;
   }
@@ -126,7 +126,7 @@ struct Focal {
     of_one = static_cast<T>(f.a < 0.0 ? 1.0 : f.a);
     of_zero = static_cast<T>(f.a < 0.0 ? 1.0 : 1.0 - f.a);
   }
-  /// 1 - p, p the probability of what the target says.
+  /// 1 - p, where p is the probability of the target.
   KOKKOS_FUNCTION static T missed(T x, T t) {
     const auto s = math::sigmoid_and_complement(x);
     return s.value * (T{1} - t) + s.complement * t;
@@ -163,7 +163,7 @@ void backward_kernel(const Space& space, const Loss& f, const Tensor& grad_loss,
   const auto in = flat_view<Space, const T>(x), t = flat_view<Space, const T>(target);
   const auto result = flat_view<Space, T>(grad_x);
   const std::int64_t step = grad_loss.numel() == 1 ? 0 : 1;
-  // Two loops: a choice inside keeps GCC 12 from making vectors of the longer ones.
+  // Two loops: a branch inside keeps GCC 12 from vectorising the longer ones.
   if (accumulate) {
     for_each_element(
         "lockstep::regression_loss_backward", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {

@@ -72,7 +72,7 @@ void backward_kernel(const Space& space, const BatchNormInputs& in, bool trainin
   const auto weight = view<Space, const T, 1>(in.weight);
   const auto mean = view<Space, const T, 1>(saved.mean);
   const auto inverse_std = view<Space, const T, 1>(saved.inverse_std);
-  // What nobody wants is written to where it does no harm: nowhere, behind these flags.
+  // Gradients that are not wanted are not written: these flags skip them.
   const bool want_x = gradients.x.defined(), want_residual = gradients.residual.defined();
   const bool want_weight = gradients.weight.defined(), want_bias = gradients.bias.defined();
   const auto grad_x = view<Space, T, 3>((want_x ? gradients.x : in.x).reshape(shape));
@@ -82,7 +82,7 @@ void backward_kernel(const Space& space, const BatchNormInputs& in, bool trainin
   const auto grad_bias = view<Space, T, 1>(want_bias ? gradients.bias : saved.mean);
   const bool add_x = gradients.accumulate_x, add_weight = gradients.accumulate_weight;
   const bool add_bias = gradients.accumulate_bias, add_residual = gradients.accumulate_residual;
-  // No number is below or equal to NaN: without relu every gradient passes.
+  // Nothing is below or equal to NaN, so without relu every gradient passes.
   const T closed = in.relu ? T{0} : std::numeric_limits<T>::quiet_NaN();
   for_each_row(
       "lockstep::batch_norm_backward", space, shape[1], positions,

@@ -26,7 +26,7 @@ struct Channels {
   static Floats all(float x) { return x - Floats{}; }
 };
 
-/// Where the elements of one block of channels stand: `samples` runs of `positions` pixels.
+/// The elements of one block of channels: `samples` runs of `positions` pixels.
 struct Layout {
   std::int64_t samples, blocks, positions;
 
@@ -41,7 +41,8 @@ struct Layout {
   }
 };
 
-/// Adds up f(i) for `count` pixels, in four sums so that additions need not wait for each other.
+/// Sums f(i) over `count` pixels in four partial sums, so that additions do not wait for each
+/// other.
 template <int Block, class F>
 typename Channels<Block>::Floats sum(std::int64_t count, const F& f) {
   typename Channels<Block>::Floats a{}, b{}, c{}, d{};
@@ -61,8 +62,9 @@ struct Statistics {
   typename Channels<Block>::Doubles mean{}, variance{};
 };
 
-/// Mean and biased variance. Each run is read twice while it is in the first-level cache, its mean
-/// first; the runs are joined as in Chan, Golub and LeVeque 1979, so that the batch is read once.
+/// Mean and biased variance. Each run is read twice while it is in the first-level cache, first for
+/// its mean. The runs are merged as in Chan, Golub and LeVeque 1979, so the batch is read from
+/// memory once.
 template <int Block>
 Statistics<Block> statistics_of(const float* x, const Layout& layout, std::int64_t k) {
   using C = Channels<Block>;
@@ -82,7 +84,7 @@ Statistics<Block> statistics_of(const float* x, const Layout& layout, std::int64
     const auto n = static_cast<double>(count), all = seen + n;
     for (int b = 0; b < Block; ++b) {
       const auto c = static_cast<std::size_t>(b);
-      const double off = rest[b] / n;  // what rounding left of the run's mean
+      const double off = rest[b] / n;  // rounding error of the run's mean
       const double mean = center[b] + off, delta = mean - joined.mean[c];
       joined.mean[c] += delta * n / all;
       joined.variance[c] += square[b] - n * off * off + delta * delta * seen * n / all;
@@ -156,17 +158,17 @@ void forward(const BatchNormInputs& in, bool training, double momentum, double e
   }
 }
 
-/// No number is below or equal to NaN: without relu every gradient passes.
+/// Nothing is below or equal to NaN, so without relu every gradient passes.
 template <int Block>
 typename Channels<Block>::Floats open() {
   return Channels<Block>::all(std::numeric_limits<float>::quiet_NaN());
 }
 
-/// The gradient behind the relu: g where y is positive or NaN.
+/// The gradient before the relu: g where y is positive or NaN.
 template <int Block>
 struct Passed {
   const float *g, *y;
-  typename Channels<Block>::Floats closed;  ///< nothing passes where y <= closed
+  typename Channels<Block>::Floats closed;  ///< no gradient passes where y <= closed
 
   typename Channels<Block>::Floats operator()(std::int64_t i) const {
     using C = Channels<Block>;
@@ -231,7 +233,7 @@ void backward(const BatchNormInputs& in, bool training, const BatchNormSaved& sa
       add_to<Block>(data_of(gradients.bias) + k * Block, gradients.accumulate_bias, grad_bias);
     }
     if (!grad_x) continue;
-    // What the first loop wrote to the residual's gradient has been through the relu already.
+    // The residual's gradient, as the first loop wrote it, has already passed the relu.
     const bool reuse = grad_residual && !gradients.accumulate_residual;
     const Passed<Block> again = reuse ? Passed<Block>{grad_residual, x, open<Block>()} : passed;
     layout.runs(k, Block, [&](std::int64_t offset, std::int64_t count) {

@@ -119,7 +119,8 @@ void group_norm_backward_kernel(const Space& space, const Tensor& grad_y, const 
       });
 }
 
-/// The channels that a channel's response looks at, or, seen from the other side, is looked at by.
+/// The channels in the window of a channel's response or, seen the other way, the channels whose
+/// windows contain it.
 struct Window {
   std::int64_t begin, end;
   KOKKOS_FUNCTION Window(std::int64_t c, std::int64_t before, std::int64_t behind,
@@ -164,7 +165,7 @@ void local_response_backward_kernel(const Space& space, const Tensor& grad_y, co
   const auto in = flat_view<Space, const T>(x), dy = flat_view<Space, const T>(grad_y),
              d = flat_view<Space, const T>(scale);
   const auto ratio = flat_view<Space, T>(ratios), out = flat_view<Space, T>(grad_x);
-  // Who looks at channel c: those that have it in their window.
+  // The channels whose windows contain channel c.
   const std::int64_t before = (o.size - 1) / 2, behind = o.size / 2;
   const T share = static_cast<T>(-2.0 * o.beta * o.alpha / static_cast<double>(o.size));
   const math::Power<T> power(-o.beta);

@@ -30,7 +30,7 @@ void layer_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor
   for_each_row(
       "lockstep::layer_norm_forward", space, x.size(0), width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        // Divided: the mean of equal numbers is that number, whatever the width.
+        // A division: the mean of equal numbers is exactly that number, whatever the width.
         const T m = lanes.sum([&](std::int64_t c) { return in(r, c); }) / static_cast<T>(width);
         const T variance = share * lanes.fetching(&in(r, 0) + width).sum([&](std::int64_t c) {
           const T difference = in(r, c) - m;
@@ -71,14 +71,14 @@ void rms_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor& 
       });
 }
 
-/// Rows a block: about as many as there are blocks, so that neither sum grows long.
+/// Rows in a block: about as many as there are blocks, so that neither sum grows long.
 std::int64_t rows_a_block(std::int64_t rows) {
   std::int64_t block = 64;
   while (block * block < rows) block *= 2;
   return block;
 }
 
-/// What the backward reads and writes; without a mean (RMSNorm) it is taken as 0.
+/// Inputs and outputs of the backward pass; RMSNorm has no mean, which counts as 0.
 template <class T, class Space, bool centred>
 struct Backward {
   using In = decltype(view<Space, const T, 2>(Tensor()));
@@ -87,7 +87,7 @@ struct Backward {
   In grad_y, x;
   Numbers weight, mean, inverse;
   Out grad_x;
-  Out parts;  // (2 blocks, width): weight's, then bias's, which only the centred one needs
+  Out parts;  // (2 blocks, width): those of the weight, then those of the bias, which RMSNorm lacks
   bool into_x, into_parameters, accumulate, around;
   T share;
 
@@ -107,11 +107,11 @@ struct Backward {
     if (into_parameters) parts = view<Space, T, 2>(partial);
   }
 
-  /// A row in numbers and pointers of its own, which stay in registers.
+  /// A row as local numbers and pointers, which stay in registers.
   struct Row {
     const T *grad_y, *x;
     T mean, inverse;
-    std::array<T, centred ? 2 : 1> means{};  // of g h, and of g where it is centred
+    std::array<T, centred ? 2 : 1> means{};  // of g h and, for LayerNorm, of g
 
     /// h: the normalised element.
     [[nodiscard]] KOKKOS_FUNCTION T normal(std::int64_t c) const {
@@ -123,7 +123,7 @@ struct Backward {
     }
   };
 
-  /// Row r with its means, where these are needed.
+  /// Row r with the means that are needed.
   [[nodiscard]] KOKKOS_FUNCTION Row row(std::int64_t r, const Lanes<Space>& lanes) const {
     Row result{&grad_y(r, 0), &x(r, 0), centred ? mean(r) : T{0}, inverse(r)};
     if (!into_x) return result;
@@ -136,7 +136,7 @@ struct Backward {
     return result;
   }
 
-  /// The rows first + k, which are in block b. Memory is read one row after the other.
+  /// Rows first + k, all in block b. Memory is read row by row.
   template <std::size_t... k>
   KOKKOS_FUNCTION void rows(std::int64_t b, std::int64_t first, const Lanes<Space>& lanes,
                             std::index_sequence<k...> /*k*/) const {
@@ -172,11 +172,11 @@ struct Backward {
   }
 };
 
-// Wide rows four at a time: the parameters and their sums, which with rows of 4096 numbers do not
-// stay in the first cache, are then read and written once for all of them. Share of a plain loop's
-// speed at that width, with stores around the cache: layer_norm 0.64 to 0.73, rms_norm 0.75 to 0.84
-// (8 rows: 0.58 and 0.72; 4 rows of 1024 numbers: 0.82 to 0.48). The order of a sum is that of the
-// rows.
+// Wide rows are processed four at a time: the parameters and their sums do not stay in the
+// first-level cache with rows of 4096 numbers, and this way they are read and written once for four
+// rows. Share of a plain loop's speed at that width, with stores around the cache: layer_norm 0.64
+// to 0.73, rms_norm 0.75 to 0.84 (8 rows: 0.58 and 0.72; 4 rows of 1024 numbers: 0.82 to 0.48).
+// Sums keep the order of the rows.
 template <class T, bool centred, class Space>
 void backward_kernel(const Space& space, const Backward<T, Space, centred>& from, std::int64_t rows,
                      std::int64_t width) {

@@ -29,8 +29,8 @@ void statistics_kernel(const Space& space, const Tensor& input, const Tensor& pa
       });
 }
 
-// Chan, Golub and LeVeque 1979, in shares of the values instead of numbers: what one rank alone has
-// is joined without rounding.
+// Chan, Golub and LeVeque 1979, with shares of the values instead of counts: the values of a single
+// rank are merged without rounding.
 template <class T, class Space>
 void join_kernel(const Space& space, const Tensor& all_parts, double momentum,
                  const Tensor& running_means, const Tensor& running_vars, const Tensor& means,
@@ -80,7 +80,7 @@ void backward_kernel(const Space& space, const BatchNormInputs& in, const BatchN
   const auto inverse_std = view<Space, const T, 1>(saved.inverse_std);
   const auto sums = view<Space, const T, 2>(sums_of_all);
   const auto counted = view<Space, const double, 1>(count_of_all);
-  // No number is below or equal to NaN: without relu every gradient passes.
+  // Nothing is below or equal to NaN, so without relu every gradient passes.
   const T closed = in.relu ? T{0} : std::numeric_limits<T>::quiet_NaN();
   for_each_row(
       "lockstep::sync_batch_norm_backward", space, shape[1], shape[2],

@@ -9,13 +9,13 @@
 namespace lockstep {
 namespace {
 
-/// Of a sum of squares of doubles: too large or too small to say more than that.
+/// True if a sum of squares of doubles may have overflowed or underflowed.
 KOKKOS_INLINE_FUNCTION bool is_extreme(double squares) {
   return squares < 1e-280 || squares > 1e280;
 }
 
-/// Whether the norm is to be worked out in another way too: where the squares are on a device,
-/// nobody knows yet.
+/// True if the norm may have to be computed by scaling. The squares on a device are not known yet,
+/// so there the answer is yes.
 bool may_be_extreme(const Tensor& x, const Tensor& squares) {
   if (x.dtype() != DType::f64 || x.numel() == 0) return false;
   return x.device().type != DeviceType::host || is_extreme(squares.item());
@@ -50,7 +50,7 @@ void clip_factor_kernel(const Space& space, const Tensor& norm, double max_norm,
   for_each(
       "lockstep::clip_factor", space, 1, KOKKOS_LAMBDA(std::int64_t i) {
         const double wanted = max_norm / (in(i) + 1e-6);
-        out(i) = wanted >= 1.0 ? 1.0 : wanted;  // a NaN stays
+        out(i) = wanted >= 1.0 ? 1.0 : wanted;  // keeps a NaN
       });
 }
 

@@ -11,7 +11,7 @@ using detail::AdaptiveWindow;
 using detail::planes_of;
 using detail::StridedWindow;
 
-// `divisor` is the number of elements of a window, or 0: those inside the plane.
+// `divisor` is the number of elements of a window, or 0 for the number of those inside the plane.
 
 template <class T, class Window, class Space>
 void forward_kernel(const Space& space, const Tensor& x, const Window& window, double divisor,
@@ -39,7 +39,7 @@ void forward_kernel(const Space& space, const Tensor& x, const Window& window, d
       });
 }
 
-// As in max_pool2d, every input element collects from the windows over it.
+// As in max_pool2d, every input element collects from the windows that contain it.
 template <class T, class Window, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_y, const Window& window, double divisor,
                      bool accumulate, const Tensor& grad_x) {

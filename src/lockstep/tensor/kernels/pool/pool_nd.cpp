@@ -27,7 +27,7 @@ struct PoolExtents {
         out_plane(out[0] * out[1] * out[2]) {}
 };
 
-/// [begin, end) of the outputs whose tap, at offset `tap`, lies inside.
+/// [begin, end) of the outputs whose tap at offset `tap` lies inside the input.
 struct Inside {
   std::int64_t begin, end;
   Inside(std::int64_t tap, std::int64_t stride, std::int64_t in, std::int64_t out) {
@@ -36,7 +36,7 @@ struct Inside {
   }
 };
 
-/// f(o, o * stride) for the outputs of a tap; for the usual strides as constants.
+/// Calls f(o, o * stride) for the outputs of a tap; the usual strides are compile-time constants.
 template <std::int64_t stride, class F>
 void for_each_output(const Inside& inside, const F& f) {
 #pragma omp simd
@@ -50,8 +50,8 @@ void for_each_output(const Inside& inside, std::int64_t stride, const F& f) {
 }
 
 /// Calls f(output row, input row, first output, end, input place of output 0) for each output row
-/// along W and each tap that meets it, taps in row-major order; begin(output row) before them. Rows
-/// are offsets in a plane.
+/// along W and each tap inside the input, taps in row-major order. begin(output row) is called
+/// first. Rows are offsets in a plane.
 template <class Begin, class F>
 void for_each_tap_of_rows(const PoolExtents& e, const PoolWindow& w, const Begin& begin,
                           const F& f) {
@@ -76,7 +76,7 @@ void for_each_tap_of_rows(const PoolExtents& e, const PoolWindow& w, const Begin
   }
 }
 
-/// Runs each(plane) for all planes; a thread takes a plane.
+/// Runs each(plane) for all planes; each plane runs on one thread.
 template <class F>
 void for_each_plane(const char* label, const PoolExtents& e, const F& each) {
   ensure_kokkos();
@@ -105,7 +105,7 @@ void max_rows(const HostArray& x, const PoolWindow& w, const HostArray& y,
           const auto place = static_cast<std::int32_t>(in_row + tap);
           const auto step = static_cast<std::int32_t>(stride);
           for_each_output(inside, stride, [&](std::int64_t o, std::int64_t i) {
-            // The first element counts even if it is -inf.
+            // The first element is chosen even if it is -inf.
             const T value = from[i];
             const bool better = value > best[o] || value != value || at[o] < 0;
             best[o] = better ? value : best[o];
@@ -127,7 +127,7 @@ void max_rows_back(const HostArray& grad_y, const HostArray& indices, const Host
   });
 }
 
-/// The number of elements that output `o` of a dimension is the mean of.
+/// The number of elements in the mean of output `o` of a dimension.
 std::int64_t elements_of(const AveragePool& pool, std::size_t dimension, std::int64_t in,
                          std::int64_t o) {
   const auto& w = pool.window;
@@ -138,13 +138,13 @@ std::int64_t elements_of(const AveragePool& pool, std::size_t dimension, std::in
   return pool.count_include_pad ? padded : real;
 }
 
-/// What sums of windows are divided by: the product of the counts of output (d, h) along D and H,
-/// and of those along W.
+/// The divisors of the windows' sums: the product of the counts of output (d, h) along D and H, and
+/// the counts along W.
 template <class T>
 struct Divisors {
   const AveragePool& pool;
   const PoolExtents& e;
-  std::vector<T>& along_w;  ///< of the calling thread, kept
+  std::vector<T>& along_w;  ///< memory kept by the calling thread
 
   Divisors(const AveragePool& p, const PoolExtents& extents)
       : pool(p), e(extents), along_w(memory_of_this_thread()) {
@@ -222,7 +222,7 @@ void avg_rows_back(const HostArray& grad_y, const AveragePool& pool, const HostA
   });
 }
 
-/// The elements that adaptive output `i` of `m` is of.
+/// The input elements of adaptive output `i` of `m`.
 struct Part {
   std::int64_t begin, end;
   Part(std::int64_t i, std::int64_t n, std::int64_t m)
@@ -249,8 +249,8 @@ void for_each_row_in(const PoolExtents& e, const Part& d, const Part& h, const F
   }
 }
 
-// A row of outputs looks at some rows of inputs: first these become one row, as vectors, then its
-// parts one number each.
+// A row of outputs reads several input rows. They are first reduced to one row by vector code; then
+// each part is reduced to one number.
 template <class T>
 void adaptive_max(const HostArray& x, const HostArray& y, const HostArray& indices) {
   const PoolExtents e(x, y);
@@ -283,7 +283,7 @@ void adaptive_max(const HostArray& x, const HostArray& y, const HostArray& indic
         const Part part(w, width, e.out[2]);
         std::int64_t chosen = part.begin;
         for (std::int64_t i = part.begin + 1; i < part.end; ++i) {
-          // Of equals the one in the earlier row comes first in the window.
+          // Of equal elements the one in the earlier row comes first in the window.
           if (best[i] > best[chosen] || best[i] != best[i] ||
               (best[i] == best[chosen] && place[i] < place[chosen])) {
             chosen = i;

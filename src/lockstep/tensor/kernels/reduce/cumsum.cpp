@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-/// A few neighbouring rows at once: their sums do not await each other.
+/// Several neighbouring rows at once: their sums do not wait for each other.
 template <class T, class Space>
 void cumsum_kernel(const Space& space, const Shape& shape, const Tensor& x, bool reverse,
                    bool accumulate, const Tensor& y) {

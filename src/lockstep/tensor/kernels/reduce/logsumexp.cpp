@@ -20,7 +20,7 @@ void forward_kernel(const Space& space, const Tensor& x, const Shape& shape, con
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         constexpr T infinity = std::numeric_limits<T>::infinity();
         const T largest = lanes.max(-infinity, [&](std::int64_t c) { return in(r, c); });
-        // inf - inf is no number: an infinite maximum is the result as it is.
+        // inf - inf is NaN, so an infinite maximum is the result itself.
         const T shift = std::fabs(largest) == infinity ? T{0} : largest;
         const T total = lanes.sum([&](std::int64_t c) { return math::exp(in(r, c) - shift); });
         lanes.once([&] { out(r) = shift + std::log(total); });

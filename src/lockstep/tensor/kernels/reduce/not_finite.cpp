@@ -7,11 +7,11 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t look = 4096;  // elements at a time: a second look finds them in cache
+constexpr std::int64_t look = 4096;  // elements at a time: a second pass finds them in cache
 
 std::int64_t looks_at(const Tensor& x) { return (x.numel() + look - 1) / look; }
 
-/// Whether x has, from `begin` on in as many elements as lanes, a number that is not finite.
+/// True if one of the elements of x from `begin` on, as many as there are lanes, is not finite.
 template <class View, class Space>
 KOKKOS_INLINE_FUNCTION bool is_any_not_finite(const View& x, std::int64_t begin,
                                               const Lanes<Space>& lanes) {

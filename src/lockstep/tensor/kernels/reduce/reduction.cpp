@@ -26,12 +26,12 @@ template <class T>
 struct Max {
   static constexpr T neutral = -std::numeric_limits<T>::infinity();
   KOKKOS_FUNCTION static T combine(T a, T b) {
-    const T larger = a > b ? a : b;  // b, if that is no number
+    const T larger = a > b ? a : b;  // b if b is NaN
     return a != a ? a : larger;
   }
   template <class Lanes, class F>
   KOKKOS_FUNCTION static T row(const Lanes& lanes, const F& f) {
-    const T largest = lanes.max(neutral, f);  // of the numbers: comparisons pass over a NaN
+    const T largest = lanes.max(neutral, f);  // ignores NaN: every comparison with it is false
     const T nans = lanes.sum([&](std::int64_t c) { return f(c) == f(c) ? T{0} : T{1}; });
     return nans > T{0} ? std::numeric_limits<T>::quiet_NaN() : largest;
   }
@@ -39,8 +39,8 @@ struct Max {
 
 constexpr std::int64_t longest_piece = 4096;
 
-/// x[outer, width, inner], of which the middle is reduced in `pieces` whose lengths differ by one
-/// at most.
+/// x[outer, width, inner], reduced along the middle in `pieces` pieces whose lengths differ by at
+/// most one.
 struct Middle {
   std::int64_t outer, width, inner;
 
@@ -49,13 +49,13 @@ struct Middle {
   }
 };
 
-/// What becomes of a result.
+/// How a result is scaled and stored.
 struct Finish {
   double divisor = 1;
   bool accumulate = false;
 };
 
-// inner = 1: a piece of a row is one run of memory.
+// inner = 1: a piece of a row is contiguous.
 template <class T, class Op, class Space>
 void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
                  const Tensor& y) {
@@ -71,7 +71,7 @@ void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const
         const std::int64_t begin = row * width + piece * width / pieces;
         const std::int64_t end = row * width + (piece + 1) * width / pieces;
         T result = Op::neutral;
-        if (is_host_space<Space> && whole < 16) {  // lanes would stand idle
+        if (is_host_space<Space> && whole < 16) {  // most lanes would be idle
           for (std::int64_t c = begin; c < begin + whole; ++c) result = Op::combine(result, in(c));
         } else {
           result = Op::row(lanes, [&](std::int64_t c) { return in(begin + c); });
@@ -84,7 +84,7 @@ void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const
       });
 }
 
-// inner > 1: columns side by side, as they lie in memory, 64 rows at a time.
+// inner > 1: columns side by side, in memory order, 64 rows at a time.
 template <class T, class Op, class Space>
 void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
                     const Tensor& y) {
@@ -110,7 +110,7 @@ void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, co
           for (std::int64_t c = 0; c < count; ++c) part[c] = Op::neutral;
           std::int64_t k = b;
           for (; k + 4 <= block_end;
-               k += 4) {  // a partial result is read and written once for four
+               k += 4) {  // a partial result is read and written once for four rows
             const std::int64_t at = k * inner + first;
 #pragma omp simd
             for (std::int64_t c = 0; c < count; ++c) {
@@ -147,7 +147,7 @@ void reduce_middle(const Space& space, const Middle& shape, const Tensor& x, con
   }
 }
 
-// One group of neighbouring dimensions after the other, the innermost first.
+// Reduces one group of neighbouring dimensions after another, the innermost first.
 template <class T, class Op, class Space>
 void reduce(const Space& space, const Tensor& x, const Finish& finish, const Tensor& y) {
   if (x.numel() == 0) {
@@ -163,7 +163,7 @@ void reduce(const Space& space, const Tensor& x, const Finish& finish, const Ten
   if (groups == 0) return reduce_middle<T, Op>(space, {1, 1, x.numel()}, x, finish, y);
 
   Tensor rest = x;
-  std::int64_t inner = 1;  // the product of the kept extents behind the group
+  std::int64_t inner = 1;  // product of the kept extents after the group
   int d = loop.dims() - 1;
   while (groups-- > 0) {
     const int group = reduced[static_cast<std::size_t>(groups)];

@@ -11,13 +11,13 @@ namespace {
 using detail::dispatch_rows;
 using detail::Rows;
 
-/// The row after r, where its elements lie side by side.
+/// The next row, where elements are contiguous.
 template <class T, class Space, bool contiguous>
 KOKKOS_FUNCTION const T* next(const Rows<const T, Space, contiguous>& rows, std::int64_t r) {
   return contiguous ? &rows(r, 0) + rows.width : nullptr;
 }
 
-/// Row r of `rows` from f(c).
+/// Sets row r of `rows` to f(c).
 template <class T, class Space, bool contiguous, class F>
 KOKKOS_FUNCTION void write(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
                            std::int64_t r, bool around, const F& f) {

@@ -24,7 +24,7 @@ struct KeyOf<double> {
   using type = std::uint64_t;
 };
 
-/// An unsigned number that is ordered as x is: NaN last, -0 as 0.
+/// An unsigned number with the order of x: NaN last, -0 equal to 0.
 template <class T>
 typename KeyOf<T>::type key_of(T x) {
   using Key = typename KeyOf<T>::type;
@@ -40,11 +40,11 @@ struct Entry {
   std::uint32_t index;
 };
 
-/// Rows up to this many elements are sorted by comparisons.
+/// Rows of at most this many elements are sorted by comparisons.
 constexpr std::int64_t short_row = 192;
 
-/// Entries in the order of their keys, equal ones as they are: byte by byte, from the lowest, the
-/// bytes that all have alike left out. The result is in `a`; b is as large.
+/// Stable radix sort by key: byte by byte from the lowest, without the bytes that are equal in all
+/// keys. The result is in `a`; b has the same size.
 template <class Key>
 void radix_sort(std::vector<Entry<Key>>& a, std::vector<Entry<Key>>& b) {
   constexpr int bytes = sizeof(Key);
@@ -62,7 +62,7 @@ void radix_sort(std::vector<Entry<Key>>& a, std::vector<Entry<Key>>& b) {
   }
 }
 
-/// What a thread keeps, so that a row allocates nothing once there was one as long.
+/// Memory that a thread keeps: a row allocates only if it is longer than all before.
 template <class Key>
 struct Scratch {
   std::vector<Entry<Key>> a, b;
@@ -88,7 +88,7 @@ bool before(const Entry<Key>& a, const Entry<Key>& b) {
   return a.key < b.key || (a.key == b.key && a.index < b.index);
 }
 
-/// The first `count` of `entries` in order, at the front.
+/// Sorts the first `count` of `entries` to the front.
 template <class Key>
 void bring_forward(std::vector<Entry<Key>>& a, std::vector<Entry<Key>>& b, std::int64_t count) {
   const auto n = static_cast<std::int64_t>(a.size());

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// |x| of one row, as doubles, and what is made of all of them.
+/// The sizes |x| of one row, as doubles, and their reductions.
 template <class In, class Space>
 struct NormRow {
   const In& x;
@@ -36,7 +36,7 @@ struct NormRow {
   }
 };
 
-/// What sizes are divided by before they are raised to a power.
+/// Sizes are divided by this before they are raised to a power.
 KOKKOS_INLINE_FUNCTION double norm_unit(double size) {
   return size > 0.0 && size < infinite ? size : 1.0;
 }
@@ -75,10 +75,10 @@ void forward_of_rows(const Space& space, const Tensor& x, double p, const Tensor
 
 template <class T>
 KOKKOS_FUNCTION T sign_of(T x) {
-  return x > T{0} ? T{1} : (x < T{0} ? T{-1} : x);  // a NaN stays
+  return x > T{0} ? T{1} : (x < T{0} ? T{-1} : x);  // keeps a NaN
 }
 
-/// The derivative by x of a norm of `norm` in which `equal` elements are as large as it.
+/// The derivative by x of a norm with value `norm`, where `equal` elements have the largest size.
 template <class T>
 KOKKOS_FUNCTION T norm_slope(T x, T norm, double p, T equal) {
   if (p == 1.0) return sign_of(x);
@@ -91,7 +91,7 @@ KOKKOS_FUNCTION T norm_slope(T x, T norm, double p, T equal) {
   return static_cast<T>(static_cast<double>(sign_of(x)) * std::pow(share, p - 1.0));
 }
 
-/// Where p is 2: a loop of vectors.
+/// For p = 2: a loop that vectorises.
 template <class T, class Space>
 void backward_of_lengths(const Space& space, const Tensor& grad_y, const Tensor& x, const Tensor& y,
                          bool accumulate, const Tensor& grad_x) {

@@ -12,15 +12,15 @@
 namespace lockstep {
 namespace {
 
-/// Where each place of a dimension of `to` comes from in one of `from`; of a thread, kept.
+/// The input place of each output place of a dimension. The memory is kept by the thread.
 const std::vector<std::int32_t>& nearest_places(std::size_t dimension, std::int64_t from,
                                                 std::int64_t to, double ratio) {
   thread_local std::array<std::vector<std::int32_t>, 3> all;
   auto& places = all[dimension];
   places.resize(static_cast<std::size_t>(to));
   for (std::int64_t i = 0; i < to; ++i) {
-    // As PyTorch, in single precision; for an extent that is kept or doubled without the ratio,
-    // which a factor such as 1.2 or 2.1 makes another one.
+    // In single precision, as in PyTorch. An extent that is kept or doubled does not use the ratio:
+    // a factor such as 1.2 or 2.1 would change it.
     const float at = static_cast<float>(i) * static_cast<float>(ratio);
     const std::int64_t place = to == from       ? i
                                : to == 2 * from ? i / 2
@@ -76,7 +76,7 @@ void fold_row(const std::vector<std::int32_t>& places, const T* row, T* out) {
   for (const auto place : places) out[place] += *row++;
 }
 
-// Rows that come from one row are neighbours: their sum first, in vectors.
+// Rows with the same source row are neighbours: they are first summed, by vector code.
 template <class T>
 void nearest_rows_back(const HostArray& grad_y, const Ratios& ratios, const HostArray& grad_x) {
   const auto& places = nearest_places(2, grad_x.size(3), grad_y.size(3), ratios[2]);
@@ -100,7 +100,7 @@ void nearest_rows_back(const HostArray& grad_y, const Ratios& ratios, const Host
   if (open >= 0) fold_row(places, sum, out + open);
 }
 
-/// An output place of a dimension: between input places `low` and `high`, `share` of the way.
+/// An output place of a dimension: between input places `low` and `high`, at the fraction `share`.
 template <class T>
 struct Between {
   std::int32_t low, high;
@@ -113,7 +113,7 @@ const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_
   thread_local std::array<std::vector<Between<T>>, 2> all;
   auto& places = all[dimension];
   places.resize(static_cast<std::size_t>(to));
-  if (to == from) ratio = 1.0;  // also where a factor such as 1.2 has kept the extent
+  if (to == from) ratio = 1.0;  // also if a factor such as 1.2 has kept the extent
   const T step = align_corners ? (to > 1 ? static_cast<T>(from - 1) / static_cast<T>(to - 1) : T{0})
                                : static_cast<T>(ratio);
   for (std::int64_t i = 0; i < to; ++i) {
@@ -127,7 +127,8 @@ const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_
   return places;
 }
 
-// One output row is two input rows, first mixed in full, then picked from: the mixing is vectors.
+// One output row needs two input rows. They are first mixed whole, by vector code; then elements
+// are picked.
 template <class T>
 void bilinear_rows(const HostArray& x, const Ratios& ratios, bool align_corners,
                    const HostArray& y) {

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Where place `i` of a padded dimension comes from; -1: from nowhere.
+/// The source of place `i` of a padded dimension; -1: none.
 std::int64_t source_of(std::int64_t i, std::int64_t before, std::int64_t extent, PadMode mode) {
   const std::int64_t at = i - before;
   if (at >= 0 && at < extent) return at;
@@ -27,7 +27,7 @@ std::int64_t source_of(std::int64_t i, std::int64_t before, std::int64_t extent,
   return -1;
 }
 
-/// Where each place of a padded dimension comes from; of a thread, kept.
+/// The source of each place of a padded dimension. The memory is kept by the thread.
 std::vector<std::int64_t>& places_of_this_thread(std::size_t which) {
   thread_local std::array<std::vector<std::int64_t>, 2> places;
   return places[which];
@@ -74,7 +74,7 @@ void for_each_padded_plane(const Shape& from, const Shape& to, const PadAmounts&
   }
 }
 
-/// The part of a padded row that is x's row itself: [begin, end), from `first` on.
+/// The part [begin, end) of a padded row that is x's own row, from `first` on.
 struct Middle {
   std::int64_t begin, end, first;
   Middle(const Shape& from, const Shape& to, const PadAmounts& amounts)
@@ -113,12 +113,12 @@ void pad_planes(const HostArray& x, const PadAmounts& amounts, PadMode mode, T v
   });
 }
 
-/// A place of y that is an element of x itself, not a copy beside it.
+/// True for a place of y that holds an element of x itself and not a repeated one.
 bool is_own(std::int64_t i, std::int64_t before, std::int64_t extent) {
   return i >= before && i < before + extent;
 }
 
-// First what is x's own, each element once, so that nothing need be zeroed before; then the copies.
+// First x's own elements, each once, so that no zeroing is needed; then the repeated ones.
 template <class T, bool accumulate>
 void unpad_own(const HostArray& grad_y, const PadAmounts& amounts, const HostArray& grad_x) {
   const Shape &from = grad_x.shape(), &to = grad_y.shape();
@@ -157,7 +157,7 @@ void unpad_copies(const HostArray& grad_y, const PadAmounts& amounts, PadMode mo
   auto* const out = static_cast<T*>(grad_x.data());
   const std::int64_t width = to[-1], extent = from[-1];
   const bool has_rows = to.dims() > 1;
-  // Whether a plane of y is one of x's own: in the order of the planes.
+  // For each plane of y, in order: whether it is a plane of x itself.
   thread_local std::vector<char> own_planes;
   own_planes.clear();
   for_each_padded_plane(
@@ -185,7 +185,7 @@ void unpad_copies(const HostArray& grad_y, const PadAmounts& amounts, PadMode mo
   });
 }
 
-/// Whether some element of x stands nowhere in y.
+/// True if some element of x is missing from y.
 bool takes_away(const PadAmounts& amounts) {
   const auto negative = [](std::int64_t amount) { return amount < 0; };
   return std::ranges::any_of(amounts.before, negative) ||

@@ -17,7 +17,7 @@ void move_row(T* wide, T* narrow, std::int64_t width, std::int64_t r, bool accum
   }
 }
 
-/// The two parts of a row together, so that it is read or written once.
+/// Both parts of a row together, so that it is read or written once.
 template <class T, bool shuffle>
 void move_pair(T* wide, T* first, T* second, std::int64_t width) {
 #pragma omp simd

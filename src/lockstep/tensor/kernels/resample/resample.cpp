@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// What one output is the sum of: shares of the elements at `places`.
+/// The elements at `places` and their weights in the sum of one output.
 template <class T>
 struct WeightedPlaces {
   std::array<std::int64_t, 4> places;
@@ -43,7 +43,8 @@ WeightedPlaces<T> output_of(T at, Taps taps, std::int64_t extent) {
           cubic_weights(at - floor)};
 }
 
-/// For each of `to` outputs from `from` elements; of a thread, kept. In T, as PyTorch.
+/// Weights of each of `to` outputs over `from` elements, in T as in PyTorch. The memory is kept by
+/// the thread.
 template <class T>
 const std::vector<WeightedPlaces<T>>& outputs_of(const Resampling& how, std::int64_t from,
                                                  std::int64_t to) {

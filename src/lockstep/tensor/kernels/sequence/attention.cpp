@@ -23,13 +23,13 @@ namespace {
 
 using Host = HostExecutionSpace;
 
-/// Scores are kept in rows of whole vectors: columns beyond the keys hold -inf, then 0.
+/// Rows of scores are whole vectors: columns after the last key hold -inf, then 0.
 constexpr std::int64_t padding = 16;
 
 template <class T>
 constexpr T infinity = std::numeric_limits<T>::infinity();
 
-// What plans and heads say, without their tensors, which a task has as arrays.
+// Plans and heads without their tensors; a task has those as arrays.
 
 struct Numbers {
   std::int64_t batch, heads, queries, keys, width;
@@ -68,7 +68,7 @@ struct HeadsArray {
   Place place;
 };
 
-/// Without an array if nobody wants it.
+/// Empty if the gradient is not wanted.
 struct GradArray {
   HostArray array;
   GradPlace place;
@@ -93,8 +93,7 @@ HeadRows<T> rows_of(const HeadsArray& x, std::int64_t b, std::int64_t h) {
   return {static_cast<T*>(x.array.data()) + at.offset + b * at.batch + h * at.head, at.row};
 }
 
-/// Rows as operands of products: those that they are made of, or, where O is of 16 bits, rounded
-/// in memory of their own.
+/// Rows as operands of products: the source rows or, if O is a 16-bit type, a rounded copy.
 template <class T, class O>
 class OperandRows {
  public:
@@ -117,14 +116,14 @@ class OperandRows {
   Tensor memory_;
 };
 
-/// The blocks of queries that a head is cut into, and their scores.
+/// The blocks of queries of a head, and their scores.
 template <class T>
 class Blocks {
  public:
   Blocks(const Problem& plan, int arrays)
       : plan_(plan), stride_((plan.keys + padding - 1) / padding * padding) {
-    // 128 KiB of scores stay in cache beside the operands; a causal block skips what lies to its
-    // right, so it is no taller than needed to keep the products efficient.
+    // 128 KiB of scores stay in cache beside the operands. A causal block skips the part to its
+    // right, so it is no taller than efficient products need.
     constexpr std::int64_t elements = std::int64_t{128 * 1024} / sizeof(T);
     rows_ = std::max<std::int64_t>(elements / std::max<std::int64_t>(stride_, 1), 16);
     if (plan.causal) rows_ = std::min<std::int64_t>(rows_, 64);
@@ -139,7 +138,7 @@ class Blocks {
   [[nodiscard]] std::int64_t end(std::int64_t block) const {
     return std::min((block + 1) * rows_, plan_.queries);
   }
-  /// Keys that the queries before `end` see: [0, this).
+  /// Keys [0, this) are visible to the queries before `end`.
   [[nodiscard]] std::int64_t visible(std::int64_t end) const {
     return plan_.causal ? std::min(end, plan_.keys) : plan_.keys;
   }
@@ -153,8 +152,8 @@ class Blocks {
   Tensor scores_;
 };
 
-/// Turns row `query` of sample b's q k^T into scale q k^T, -inf where the query does not see.
-/// Returns the number of columns in whole vectors that hold it.
+/// Turns row `query` of sample b's q k^T into scale q k^T, with -inf where the key is hidden.
+/// Returns the number of columns in whole vectors that hold the visible keys.
 template <class T>
 std::int64_t finish_scores(const Problem& plan, std::int64_t b, std::int64_t query,
                            std::int64_t columns, T* row) {
@@ -175,13 +174,13 @@ std::int64_t finish_scores(const Problem& plan, std::int64_t b, std::int64_t que
   return padded;
 }
 
-/// row = softmax(row); returns the logarithm of the sum of exponentials. A row of -inf alone
-/// becomes 0 and returns +inf, for which exp(row - log_sum) is 0 again.
+/// row = softmax(row); returns the logarithm of the sum of exponentials. A row of only -inf becomes
+/// 0 and returns +inf, for which exp(row - log_sum) is 0 again.
 template <class T>
 T normalise(T* row, std::int64_t padded) {
   const Lanes<Host> lanes(padded);
   T shift = lanes.max(-infinity<T>, [&](std::int64_t c) { return row[c]; });
-  if (shift == -infinity<T>) shift = T{0};  // nothing is seen, or a NaN is among the scores
+  if (shift == -infinity<T>) shift = T{0};  // no key is visible, or a score is NaN
   lanes.each([&](std::int64_t c) { row[c] = math::exp(row[c] - shift); });
   const T sum = lanes.sum([&](std::int64_t c) { return row[c]; });
   if (sum == T{0}) return infinity<T>;
@@ -220,11 +219,11 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
   }
 }
 
-/// What backward writes for one head; data is null if nobody wants it.
+/// The gradients of one head; data is null for one that is not wanted.
 template <class T>
 struct GradRows {
   HeadRows<T> rows{nullptr, 0};
-  T keep{0};  ///< of what is there: 0 or 1
+  T keep{0};  ///< factor of the old values: 0 or 1
 
   GradRows(const GradArray& grad, std::int64_t b, std::int64_t h) {
     if (!grad.array.defined()) return;
@@ -240,7 +239,7 @@ struct GradRows {
     math::gemm(m, width, k, a, b, keep, rows.row(begin), rows.stride);
   }
 
-  /// Nothing reaches rows [begin, end).
+  /// Rows [begin, end) get no gradient.
   void skip(std::int64_t begin, std::int64_t end, std::int64_t width) const {
     if (!wanted() || keep != T{0}) return;
     for (std::int64_t t = begin; t < end; ++t) std::fill_n(rows.row(t), width, T{0});
@@ -267,7 +266,7 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
     const auto upstream = of_upstream.of(rows_of<const T>(grad_out, b, h), plan.queries, width);
     const GradRows<T> dq(grad_q, b, h);
     GradRows<T> dk(grad_k, b, h), dv(grad_v, b, h);
-    // The last block goes first: it sees all keys that any block sees, so that the others can add.
+    // The last block comes first: it sees all keys that any block sees, so that the others can add.
     const std::int64_t reached = plan.queries == 0 ? 0 : blocks.visible(plan.queries);
     dk.skip(reached, plan.keys, width);
     dv.skip(reached, plan.keys, width);
@@ -297,7 +296,8 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
   }
 }
 
-/// f.template operator()<T, O>() for tensors of `dtype` and this thread's precision of products.
+/// Calls f.template operator()<T, O>() for tensors of `dtype` and this thread's precision of
+/// products.
 template <class F>
 void dispatch_attention(DType dtype, const F& f) {
   const Precision precision = dtype == DType::f32 ? product_precision() : Precision::f32;

@@ -26,7 +26,7 @@ Heads rounded(const Heads& heads) {
   return result;
 }
 
-/// q, k and v as operands. They may be parts of one tensor, which is rounded once.
+/// q, k and v as operands. If they are parts of one tensor, it is rounded once.
 struct Operands {
   Heads q, k, v;
 
@@ -51,15 +51,15 @@ Heads scores_as_heads(const AttentionPlan& plan, const Tensor& scores) {
       .tensor = scores, .offset = 0, .batch = plan.heads * head, .head = head, .row = plan.keys};
 }
 
-/// The same heads, from this sample on.
+/// The same heads, starting with this sample.
 Heads from(const Heads& heads, std::int64_t sample) {
   Heads result = heads;
   result.offset += sample * heads.batch;
   return result;
 }
 
-/// c[m,n] (+)= a[m,k] b[k,n] for every head of `count` samples. One call multiplies the heads of a
-/// sample, or a head of the samples, whichever are more: their distances may be any.
+/// c[m,n] (+)= a[m,k] b[k,n] for every head of `count` samples. One call multiplies either all
+/// heads of a sample or one head of all samples, whichever is more: their strides are arbitrary.
 void multiply(const AttentionPlan& plan, std::int64_t count, math::ProductSize size, const Heads& a,
               bool a_transposed, const Heads& b, bool b_transposed, const Heads& c) {
   const bool stacks_heads = plan.heads >= count;
@@ -76,15 +76,15 @@ void multiply(const AttentionPlan& plan, std::int64_t count, math::ProductSize s
   }
 }
 
-/// What a row of scores is made of, without the plan's tensors.
+/// The ingredients of a row of scores, without the plan's tensors.
 template <class T>
-struct Sight {
+struct VisibleScores {
   std::int64_t heads, queries, keys, begin;
   T scale;
   bool causal;
   const bool *mask, *hidden;
 
-  Sight(const AttentionPlan& plan, std::int64_t begin_of_part)
+  VisibleScores(const AttentionPlan& plan, std::int64_t begin_of_part)
       : heads(plan.heads),
         queries(plan.queries),
         keys(plan.keys),
@@ -94,7 +94,7 @@ struct Sight {
         mask(static_cast<const bool*>(plan.mask.kernel_data())),
         hidden(static_cast<const bool*>(plan.key_padding_mask.kernel_data())) {}
 
-  /// The score of row r, one of (sample, head, query), and key c; -inf where it is not seen.
+  /// The score of row r, one of (sample, head, query), and key c; -inf for a hidden key.
   KOKKOS_FUNCTION T score(T product, std::int64_t r, std::int64_t c) const {
     const std::int64_t query = r % queries, sample = begin + r / (queries * heads);
     const bool seen = (!causal || c <= query) && (mask == nullptr || mask[query * keys + c]) &&
@@ -105,17 +105,17 @@ struct Sight {
 
 /// Turns rows of q k^T into probabilities, and writes the logarithms of their sums.
 template <class T, class Space>
-void softmax_kernel(const Space& space, const Sight<T>& sight, const Tensor& scores,
+void softmax_kernel(const Space& space, const VisibleScores<T>& visible, const Tensor& scores,
                     const Tensor& log_sum) {
   const auto p = flat_view<Space, T>(scores);
   const auto sums = flat_view<Space, T>(log_sum);
-  const std::int64_t keys = sight.keys, rows = log_sum.numel();
+  const std::int64_t keys = visible.keys, rows = log_sum.numel();
   for_each_row(
       "lockstep::attention_softmax", space, rows, keys,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         constexpr T infinity = std::numeric_limits<T>::infinity();
         const std::int64_t begin = r * keys;
-        lanes.each([&](std::int64_t c) { p(begin + c) = sight.score(p(begin + c), r, c); });
+        lanes.each([&](std::int64_t c) { p(begin + c) = visible.score(p(begin + c), r, c); });
         T shift = lanes.max(-infinity, [&](std::int64_t c) { return p(begin + c); });
         if (shift == -infinity) shift = T{0};
         lanes.each([&](std::int64_t c) { p(begin + c) = math::exp(p(begin + c) - shift); });
@@ -128,27 +128,27 @@ void softmax_kernel(const Space& space, const Sight<T>& sight, const Tensor& sco
 
 /// Turns rows of q k^T into probabilities, and rows of dO v^T into the gradient of q k^T.
 template <class T, class Space>
-void gradient_kernel(const Space& space, const Sight<T>& sight, const Tensor& log_sum,
+void gradient_kernel(const Space& space, const VisibleScores<T>& visible, const Tensor& log_sum,
                      const Tensor& scores, const Tensor& gradient) {
   const auto p = flat_view<Space, T>(scores), ds = flat_view<Space, T>(gradient);
   const auto sums = flat_view<Space, const T>(log_sum);
-  const std::int64_t keys = sight.keys, rows = log_sum.numel();
+  const std::int64_t keys = visible.keys, rows = log_sum.numel();
   for_each_row(
       "lockstep::attention_gradient", space, rows, keys,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t begin = r * keys;
         const T log_sum_of_row = sums(r);
         lanes.each([&](std::int64_t c) {
-          p(begin + c) = math::exp(sight.score(p(begin + c), r, c) - log_sum_of_row);
+          p(begin + c) = math::exp(visible.score(p(begin + c), r, c) - log_sum_of_row);
         });
         const T common = lanes.sum([&](std::int64_t c) { return p(begin + c) * ds(begin + c); });
         lanes.each([&](std::int64_t c) {
-          ds(begin + c) = sight.scale * (p(begin + c) * (ds(begin + c) - common));
+          ds(begin + c) = visible.scale * (p(begin + c) * (ds(begin + c) - common));
         });
       });
 }
 
-/// f(part) for parts of the batch whose scores are in memory together.
+/// Calls f(part) for parts of the batch whose scores are in memory at the same time.
 template <class F>
 void for_each_part(const AttentionPlan& plan, const F& f) {
   const std::int64_t together = samples_at_a_time(plan);
@@ -183,7 +183,7 @@ void attention_forward_by_products(const AttentionPlan& plan, const Heads& q, co
     const Tensor sums = log_sum.slice(part.begin, part.begin + part.count);
     dispatch(current_stream(scores.device()), [&](const auto& space) {
       dispatch_floating(scores.dtype(), "attention", [&]<class T>() {
-        softmax_kernel<T>(space, Sight<T>(plan, part.begin), scores, sums);
+        softmax_kernel<T>(space, VisibleScores<T>(plan, part.begin), scores, sums);
       });
     });
     multiply(plan, part.count, {.m = plan.queries, .n = plan.width, .k = plan.keys},
@@ -212,7 +212,7 @@ void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad
     const Tensor sums = log_sum.slice(part.begin, part.begin + part.count);
     dispatch(current_stream(scores.device()), [&](const auto& space) {
       dispatch_floating(scores.dtype(), "attention", [&]<class T>() {
-        gradient_kernel<T>(space, Sight<T>(plan, part.begin), sums, scores, gradient);
+        gradient_kernel<T>(space, VisibleScores<T>(plan, part.begin), sums, scores, gradient);
       });
     });
     const Heads p = rounded(scores_as_heads(plan, scores));

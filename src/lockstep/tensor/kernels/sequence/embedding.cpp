@@ -31,8 +31,8 @@ void forward_kernel(const Space& space, const Tensor& index, const Tensor& weigh
       });
 }
 
-// A strip of columns belongs to one thread, which adds the rows in their order: the same bits
-// whatever the number of threads, also where an index is repeated.
+// Each strip of columns is handled by one thread, which adds the rows in order. So the bits do not
+// depend on the number of threads, even for repeated indices.
 template <class T, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& index,
                      std::int64_t padding_idx, const Tensor& grad_weight) {

@@ -12,7 +12,7 @@ namespace {
 
 using HostRow = Lanes<HostExecutionSpace>;
 
-/// What Bags say, for a task.
+/// Bags as arrays, for a task.
 struct BagArrays {
   HostArray index, offsets, per_sample_weights;
   BagMode mode;
@@ -36,7 +36,7 @@ void bag_task(const Bags& bags, const F& f, const Tensors&... tensors) {
       bags.index, bags.offsets, bags.per_sample_weights, tensors...);
 }
 
-/// f(bag, entry, row) for every entry that counts, in order.
+/// Calls f(bag, entry, row) for every entry that counts, in order.
 template <class F>
 void each_entry(const BagArrays& bags, const F& f) {
   const std::int64_t entries = bags.index.numel(), count = bags.offsets.numel();
@@ -49,7 +49,7 @@ void each_entry(const BagArrays& bags, const F& f) {
   }
 }
 
-/// Over how many entries a bag's mean is.
+/// The number of entries in a bag's mean.
 std::int64_t size_of_bag(const BagArrays& bags, std::int64_t bag) {
   const std::int64_t *index = integers(bags.index), *offsets = integers(bags.offsets);
   const std::int64_t end = bag + 1 < bags.offsets.numel() ? offsets[bag + 1] : bags.index.numel();
@@ -60,7 +60,7 @@ std::int64_t size_of_bag(const BagArrays& bags, std::int64_t bag) {
   return size;
 }
 
-/// What an entry's row counts in its bag's sum or mean.
+/// The factor of an entry's row in its bag's sum or mean.
 template <class T>
 class Factors {
  public:
@@ -81,8 +81,7 @@ class Factors {
   T share_{1};
 };
 
-/// For every entry, with its bag and its row: to(bag, row)[c] += what it counts * from(bag,
-/// row)[c].
+/// For every entry, with its bag and its row: to(bag, row)[c] += factor * from(bag, row)[c].
 template <class T, class To, class From>
 void add_each(const BagArrays& bags, std::int64_t width, const To& to, const From& from) {
   Factors<T> factors(bags);

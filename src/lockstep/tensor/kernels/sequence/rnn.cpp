@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-/// f(j) for the units of a row, in whole vectors: by itself GCC takes halves where the processor
-/// has 64 bytes.
+/// Calls f(j) for the units of a row, in whole vectors. On its own GCC would use half vectors where
+/// the processor has 64 bytes.
 template <class T, class F>
 LOCKSTEP_FLATTEN void each_unit(std::int64_t units, const F& f) {
 #pragma omp simd simdlen(64 / sizeof(T))
@@ -21,7 +21,7 @@ LOCKSTEP_FLATTEN void each_unit(std::int64_t units, const F& f) {
 
 constexpr const char* name_of_task = "a recurrent layer";
 
-/// What an RnnPlan says, for a task.
+/// An RnnPlan as arrays, for a task.
 struct Steps {
   RnnMode mode;
   std::int64_t steps, batch, hidden;
@@ -58,15 +58,15 @@ T* data_of(const HostArray& t) {
   return static_cast<T*>(t.data());
 }
 template <class T>
-T* data_of(const Tensor& t) {  // a task's own memory
+T* data_of(const Tensor& t) {  // memory that belongs to the task
   return static_cast<T*>(t.data());
 }
 
-/// What one step of one sample reads and writes: rows of H, `gates` of G H.
+/// Inputs and outputs of one step of one sample: rows of H, `gates` of G H.
 template <class T>
 struct ForwardRow {
   std::int64_t hidden;
-  T* gates;               ///< in: the products' sums, out: after their functions
+  T* gates;               ///< in: sums of the products, out: gates
   const T* hidden_gates;  ///< GRU: W_hh h
   const T *bias, *bias_hn;
   const T *h_before, *c_before;
@@ -78,7 +78,8 @@ struct BackwardRow {
   std::int64_t hidden;
   const T *gates, *hidden_part, *h_before, *h, *c_before, *c;
   const T* grad_out;
-  T *grad_h, *grad_c;  ///< in: from the steps behind, out: what passes the products by
+  /// in: from the later steps, out: the part that does not pass the products
+  T *grad_h, *grad_c;
   T *grad_gates, *grad_hidden_gates;
 };
 
@@ -190,7 +191,7 @@ void gru_step(const BackwardRow<T>& r) {
   });
 }
 
-/// One step of one sample, forward or backward, whichever the row is for.
+/// One step of one sample, forward or backward depending on the row's type.
 template <class Row>
 void step(RnnMode mode, const Row& row) {
   switch (mode) {
@@ -205,7 +206,7 @@ void step(RnnMode mode, const Row& row) {
   }
 }
 
-/// bias_ih + bias_hh, the latter without the GRU's last third; zeros for none.
+/// bias_ih + bias_hh, for a GRU without the last third of bias_hh; zeros if undefined.
 template <class T>
 Tensor joint_bias(const Steps& plan, const HostArray& bias_ih, const HostArray& bias_hh,
                   DType dtype) {
@@ -221,7 +222,7 @@ Tensor joint_bias(const Steps& plan, const HostArray& bias_ih, const HostArray& 
   return bias;
 }
 
-/// A row of the states before a step as that after it.
+/// A row of the states before a step, as the row after it.
 template <class T>
 void keep_state(const HostArray& states, std::int64_t before, std::int64_t after,
                 std::int64_t hidden) {
@@ -276,8 +277,8 @@ void forward_steps(const Steps& plan, const StateArrays& states, const HostArray
   }
 }
 
-/// total[width] += the sum of rows[count, width], which a step has just left in the cache; `part`
-/// is for the step's own sum, so that long sequences lose no more than short ones.
+/// total[width] += sum of rows[count, width], which the step has just left in the cache. `part`
+/// holds the step's own sum, so that long sequences lose no more than short ones.
 template <class T>
 void add_rows(const T* rows, std::int64_t count, std::int64_t width, T* part, T* total) {
   std::fill_n(part, width, T{0});
@@ -313,7 +314,7 @@ void backward_steps(const Steps& plan, const StateArrays& states, const HostArra
     const std::int64_t after = (plan.reverse ? t : t + 1) * state;
     for (std::int64_t r = 0; r < plan.batch; ++r) {
       const std::int64_t at = r * hidden, gates_at = (t * plan.batch + r) * width;
-      if (plan.is_behind(r, t)) {  // grad_h and grad_c go on as they are
+      if (plan.is_behind(r, t)) {  // grad_h and grad_c are passed on unchanged
         std::fill_n(data_of<T>(gradients.x_part) + gates_at, width, T{0});
         std::fill_n(data_of<T>(gradients.hidden_part) + gates_at, width, T{0});
         std::copy_n(data_of<const T>(grad_h) + at, hidden, data_of<T>(passed) + at);
@@ -421,7 +422,7 @@ RnnStates rnn_forward(const RnnPlan& plan, const Tensor& x_part, const Tensor& h
         },
         plan.lengths, states.h, states.c, states.hidden_part, x_part, weight_hh, bias_ih, bias_hh);
   });
-  // Those of the RNN follow from h.
+  // Those of the plain RNN follow from h.
   if (gates_of(plan.mode) > 1) states.gates = x_part;
   return states;
 }

@@ -1,0 +1,269 @@
+// `lockstep sweep` with real trainings: killed, gone on with, halved, failed, refused.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <apps/small_run.hpp>
+#include <filesystem>
+#include <lockstep/io/folder_lock.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+class Sweep : public ::testing::Test {
+ protected:
+  /// A sweep of a small deck, two trials of two ranks at a time: 10 steps an epoch.
+  [[nodiscard]] Words command(const std::string& folder, const Words& more) const {
+    Words words{built("apps/lockstep"), "sweep", source("inputs/synthetic.toml")};
+    for (const char* set : {"data.synthetic_image_size=18", "data.synthetic_samples=570",
+                            "data.synthetic_test_samples=130", "train.batch_size=60"})
+      words.insert(words.end(), {"--set", set});
+    words.insert(words.end(), {"--output", scratch_.file(folder), "--launcher", launcher_of_tests(),
+                               "--oversubscribe", "--ranks-per-trial", "2", "--parallel", "2"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  [[nodiscard]] Finished sweep(const std::string& folder, const Words& more) const {
+    return run(command(folder, more));
+  }
+  [[nodiscard]] Json json(const std::string& folder) const {
+    return Json::parse(read_file(scratch_.file(folder) + "/sweep.json"));
+  }
+  /// The rows of the table without times.
+  [[nodiscard]] std::vector<Json> rows(const std::string& folder) const {
+    std::vector<Json> found;
+    const Json all = json(folder);
+    for (Json row : all.at("trials")) {
+      row.erase("seconds");
+      found.push_back(row);
+    }
+    return found;
+  }
+
+  ScratchFolder scratch_;
+};
+
+const Words four{"--grid", "optimizer.lr=0.05,0.01", "--grid", "train.seed=1,2"};
+
+TEST_F(Sweep, KilledStoppedAndRobbedOfARankItGoesOnAndGivesTheSameTable) {
+  Words trials = four;
+  trials.insert(trials.end(), {"--set", "train.epochs=60"});
+  const Finished whole = sweep("whole", trials);
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const std::string folder = scratch_.file("parts");
+  // The shell waits for the condition, then acts, and returns the sweep's exit code.
+  const auto interrupted = [&](const std::string& condition, const std::string& act) {
+    return run({"bash", "-c",
+                quoted(command("parts", trials)) + " & sweep=$!\nwhile kill -0 $sweep && ! " +
+                    condition + "; do sleep 0.02; done\n" + act + "; wait $sweep"});
+  };
+  const auto checkpoint_of = [&](int trial) {
+    return "ls " + folder + "/trial-000" + std::to_string(trial) + "/checkpoints/*.h5 2>/dev/null";
+  };
+  const Finished killed = interrupted(checkpoint_of(1), "kill -KILL $sweep");
+  EXPECT_EQ(killed.exit_code, 137) << killed.output;
+
+  const Finished stopped = interrupted(checkpoint_of(2), "kill -TERM $sweep");
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
+  EXPECT_TRUE(stopped.says("stopped: the same command goes on")) << stopped.output;
+  EXPECT_TRUE(stopped.says("stopped (with the sweep)") || stopped.says("SIG")) << stopped.output;
+
+  const Finished robbed = interrupted(checkpoint_of(3),
+                                      "for p in $(pgrep -x classify); do "
+                                      "tr '\\0' ' ' </proc/$p/cmdline | grep -q " +
+                                          folder + "/trial-0003 && kill -KILL $p && break; done");
+  EXPECT_EQ(robbed.exit_code, 1) << robbed.output;
+  EXPECT_TRUE(robbed.says("the same command tries 1 of them again")) << robbed.output;
+
+  const Finished finished = sweep("parts", trials);
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("3 of 4 trials are done already")) << finished.output;
+  EXPECT_EQ(rows("parts"), rows("whole"));
+  const Json best = json("parts").at("best");
+  EXPECT_EQ(best.at("trial"), rows("whole").front().at("trial"));
+  EXPECT_TRUE(fs::exists(best.at("checkpoint").get<std::string>()));
+  EXPECT_TRUE(finished.says("best: trial ")) << finished.output;
+  EXPECT_FALSE(fs::exists(folder + "/run.lock"));
+}
+
+TEST_F(Sweep, HalvingPromotesTheBestWhichTrainAsIfNothingHadStoppedThem) {
+  const Words random{"--random", "optimizer.lr=log:0.01:0.5",
+                     "--trials", "4",
+                     "--seed",   "7",
+                     "--set",    "schedule.kind=\"cosine\"",
+                     "--set",    "train.epochs=4"};
+  Words halved = random;
+  halved.insert(halved.end(), {"--halving", "epochs:1", "--eta", "2"});
+  const Finished finished = sweep("halved", halved);
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  const Finished plain = sweep("plain", random);
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+
+  auto trials = rows("halved");
+  std::ranges::sort(trials, {}, [](const Json& row) { return row.at("trial").get<int>(); });
+  // The rungs that the metrics alone demand: 4 trials, the best 2 of them, the best 1 of those.
+  std::vector<int> left{0, 1, 2, 3};
+  for (std::size_t rung = 0; rung < 3; ++rung) {
+    for (const Json& trial : trials) {
+      const bool is_in = std::ranges::find(left, trial.at("trial").get<int>()) != left.end();
+      EXPECT_EQ(trial.at("rungs").size() > rung, is_in) << rung << trial;
+    }
+    std::ranges::sort(left, {}, [&](int trial) { return trials.at(trial).at("rungs").at(rung); });
+    left.resize(left.size() / 2);
+  }
+  const Json first = rows("halved").front();
+  EXPECT_EQ(first.at("rungs").size(), 3U);
+  EXPECT_EQ(first.at("whole"), true);
+  for (const Json& row : rows("plain")) {
+    if (row.at("trial") != first.at("trial")) continue;
+    EXPECT_EQ(row.at("test_loss"), first.at("test_loss"));
+  }
+  const std::string log =
+      read_file(scratch_.file("halved") + "/" + first.at("run").get<std::string>() + "/log.txt");
+  EXPECT_NE(log.find("resumed from "), std::string::npos) << log;
+
+  // In steps, with an evaluation in the middle of an epoch.
+  Words steps = random;
+  steps.insert(steps.end(), {"--halving", "steps:7", "--eta", "4"});
+  ASSERT_EQ(sweep("steps", steps).exit_code, 0);
+  for (const Json& row : rows("steps")) {
+    EXPECT_EQ(row.at("steps"), row.at("whole") == true ? 40 : 7) << row;
+    EXPECT_TRUE(row.at("test_loss").is_number());
+  }
+}
+
+TEST_F(Sweep, AFailedTrialIsARowWithItsReasonAndTheOthersRun) {
+  const Words bad{"--grid", "optimizer.lr=1e30,0.05,5e-2"};
+  const Finished finished = sweep("bad", bad);
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("2 trials; 1 are the same as another")) << finished.output;
+  EXPECT_TRUE(finished.says("1 of 2 trials failed\n")) << finished.output;
+  const auto found = rows("bad");
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].at("settings").at("optimizer.lr"), "0.05");
+  EXPECT_TRUE(found[1].at("failed").get<std::string>().starts_with("the loss is "));
+  EXPECT_TRUE(found[1].at("test_loss").is_null());
+  const Finished again = sweep("bad", bad);
+  EXPECT_TRUE(again.says("2 of 2 trials are done already")) << again.output;
+  EXPECT_EQ(rows("bad"), found);
+
+  // All that the data alone can tell: the trials fail, and nothing is best.
+  const Finished none =
+      sweep("none", {"--grid", "data.synthetic_classes=2,3", "--set", "loss.class_weights=[1.0]"});
+  EXPECT_EQ(none.exit_code, 1) << none.output;
+  EXPECT_TRUE(none.says("2 of 2 trials failed")) << none.output;
+}
+
+TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
+  struct Case {
+    Words words;
+    const char* said;
+  };
+  const std::vector<Case> cases{
+      {{}, "name what to vary"},
+      {{"--grid", "optimizer.lrr=0.1"}, "Did you mean lr?"},
+      {{"--grid", "optimizer.lr=0.1,-1"}, "optimizer.lr=-1: optimizer.lr = -1 is out of range"},
+      {{"--grid", "optimizer.kind=\"sgd\",\"adm\""}, "\"adm\""},
+      {{"--grid", "run.dir=\"a\",\"b\""}, "run.dir cannot be varied"},
+      {{"--grid", "train.batch_size=60,30"}, "--set gives it one value"},
+      {{"--grid", "train.epochs=4,8", "--halving", "epochs:1"}, "whose last rung it is"},
+      {{"--grid", "train.seed=1,2", "--halving", "epochs:3"}, "the first rung must have fewer"},
+      {{"--grid", "train.seed=1,2", "--halving", "days:3"}, "expected epochs:N or steps:N"},
+      {{"--grid", "train.seed=1,2", "--metric", "test_los"}, "Did you mean test_loss?"},
+      {{"--grid", "train.seed=1,2", "--set", "data.validation_fraction=0.2", "--metric",
+        "test_loss", "--halving", "epochs:1"},
+       "halving needs a figure of that set"},
+      {{"--grid", "train.seed=1,2", "--only", "2"}, "--only 2: the last trial is 1"},
+      {{"--grid", "train.seed=1,2", "--only", "1", "--halving", "epochs:1"}, "leave one out"},
+      {{"--grid", "train.seed=1,2", "--program", "no_such"}, "no_such is no program"},
+      {{"--grid", "train.seed=1,2", "--program", built("tests/apps/misbehave"), "--metric", "x"},
+       "is a smaller x better?"},
+      {{"--random", "train.seed=int:1:9"}, "--random needs --trials"},
+  };
+  for (const auto& [words, said] : cases) {
+    const Finished finished = sweep("refused", words);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(said)) << said << ": " << finished.output;
+    EXPECT_FALSE(fs::exists(scratch_.file("refused"))) << said;
+  }
+  const auto bare = [&](const char* option, const char* value) {
+    const Finished finished =
+        run({built("apps/lockstep"), "sweep", source("inputs/synthetic.toml"), "--grid",
+             "train.seed=1,2", option, value, "-o", scratch_.file("refused")});
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    return finished.output;
+  };
+  EXPECT_NE(bare("--ranks-per-trial", "4096").find("no room for 1 trial of 4096 ranks"),
+            std::string::npos);
+  EXPECT_NE(bare("--launcher", "no_such").find("no_such is not an executable"), std::string::npos);
+}
+
+TEST_F(Sweep, RefusesAFolderOfAnotherSweepOfSomethingElseOrInUse) {
+  const Words one{"--grid", "train.seed=1", "--set", "train.epochs=1"};
+  ASSERT_EQ(sweep("one", one).exit_code, 0);
+  const auto refusal = [&](const Words& words) {
+    const Finished finished = sweep("one", words);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    return finished.output;
+  };
+  EXPECT_NE(refusal({"--grid", "train.seed=1"}).find("another deck or --set"), std::string::npos);
+  EXPECT_NE(refusal({"--grid", "train.seed=1,2", "--set", "train.epochs=1"}).find("another grid"),
+            std::string::npos);
+  {
+    const FolderLock lock(scratch_.file("one"));
+    EXPECT_NE(refusal(one).find(std::to_string(getpid())), std::string::npos);
+  }
+  fs::create_directory(scratch_.file("other"));
+  scratch_.write("other/notes.txt", "x");
+  const Finished other = sweep("other", one);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_TRUE(other.says("holds something else than a sweep: notes.txt")) << other.output;
+}
+
+TEST_F(Sweep, TasksOfAnArrayRunATrialEachAndTheCommandWithoutThemMakesTheTable) {
+  const Words two{"--grid", "train.seed=1,2", "--set", "train.epochs=2"};
+  Words script = two;
+  script.insert(script.end(), {"--script", "slurm"});
+  const Finished printed = sweep("array", script);
+  EXPECT_TRUE(printed.says("#SBATCH --array=0-1\n#SBATCH --ntasks=2\n")) << printed.output;
+  EXPECT_FALSE(fs::exists(scratch_.file("array")));
+  std::string tasks;
+  for (const char* index : {"0", "1"}) {
+    Words task = two;
+    task.insert(task.end(), {"--only", index});
+    tasks += quoted(command("array", task)) + " & ";
+  }
+  const Finished ran = run({"bash", "-c", tasks + "wait -n && wait -n"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_TRUE(ran.says("trial 0/2: ") && ran.says("trial 1/2: ")) << ran.output;
+  const Finished whole = sweep("array", two);
+  EXPECT_EQ(whole.exit_code, 0) << whole.output;
+  EXPECT_TRUE(whole.says("2 of 2 trials are done already")) << whole.output;
+  EXPECT_EQ(rows("array").size(), 2U);
+}
+
+TEST_F(Sweep, AProgramOfOnesOwnIsSweptByItsOwnFigures) {
+  const Words own{"--grid",         "train.seed=1,2", "--set",
+                  "train.epochs=1", "--program",      built("tests/apps/misbehave"),
+                  "--metric",       "test_accuracy"};
+  Words dry = own;
+  dry.emplace_back("--dry-run");
+  const Finished printed = sweep("own", dry);
+  EXPECT_TRUE(printed.says(" -n 2 " + built("tests/apps/misbehave") + " ")) << printed.output;
+  EXPECT_TRUE(printed.says("--set train.seed=2 ")) << printed.output;
+  const Finished finished = sweep("own", own);
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  const auto found = rows("own");
+  EXPECT_GE(found[0].at("test_accuracy"), found[1].at("test_accuracy")) << "a larger one is better";
+  EXPECT_EQ(json("own").at("sweep").at("mode"), "max");
+}
+
+}  // namespace
+}  // namespace lockstep::test
