@@ -6,6 +6,7 @@
 #include <apps/results.hpp>
 #include <apps/small_run.hpp>
 #include <filesystem>
+#include <fstream>
 #include <lockstep/base/host.hpp>
 
 namespace lockstep::test {

@@ -32,6 +32,7 @@ for line in open(run + "/metrics.jsonl"):
     row = json.loads(line)
     group = {"step": "train", "epoch": "epoch"}.get(row["kind"], row.get("set"))
     step = row.pop("step")
+    row.pop("total_steps", None)  # of the whole run
     for name, value in figures(row, ""):
         expected[group + ("_" if "/" in name else "/") + name][step] = repr(numpy.float32("nan" if value is None else value))
 assert sorted(events.Tags()["scalars"]) == sorted(expected), (events.Tags()["scalars"], sorted(expected))

@@ -13,6 +13,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/comm/coalescing.hpp>
 
 namespace lockstep {
 namespace {
@@ -104,11 +105,15 @@ struct Map {
       y.copy_from(x);
       return {};
     }
-    Work received = group->irecv(y, (rank + size - offset) % size, shift_tag);
-    return {std::move(received), group->isend(x, (rank + offset) % size, shift_tag)};
+    const int from = (rank + size - offset) % size, to = (rank + offset) % size;
+    if (x.device().type == DeviceType::host) {  // without a batch, which allocates
+      Work received = group->irecv(y, from);
+      return {std::move(received), group->isend(x, to)};
+    }
+    return {batch_isend_irecv(
+                *group, {P2POp{P2POp::Kind::irecv, y, from}, P2POp{P2POp::Kind::isend, x, to}}),
+            {}};
   }
-
-  static constexpr int shift_tag = message_tags - 1;  // away from a user's messages
 };
 
 }  // namespace

@@ -61,7 +61,8 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 /// The sum over all ranks on rank `root`, zeros on the others. Backward: broadcast.
 [[nodiscard]] PendingVariable start_reduce(const Variable& x, int root, const GroupPtr& group);
 /// The `x` of the rank that lies `offset` before this one in the ring of ranks: rank r sends its
-/// own to rank (r + offset) mod size, for any offset. Backward: a shift by -offset.
+/// own to rank (r + offset) mod size, for any offset. Backward: a shift by -offset. Both are
+/// messages of tag 0.
 [[nodiscard]] PendingVariable start_shift(const Variable& x, int offset, const GroupPtr& group);
 
 /// The same, started and waited for at once.
