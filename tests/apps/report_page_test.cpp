@@ -59,7 +59,14 @@ void write_study(const fs::path& folder) {
       << sample(4, 0.3125) << R"(],"benchmarks":[{"ranks":4,"memory":{"gb_per_s":[5,5]},)"
       << R"("products":{"gflop_per_s":[90,80]},"collectives":[)"
       << R"({"op":"all_reduce","bytes":1024,"busbw_gb_per_s":0.5},)"
-      << R"({"op":"all_reduce","bytes":1048576,"busbw_gb_per_s":4.5}]}]})";
+      << R"({"op":"all_reduce","bytes":1048576,"busbw_gb_per_s":4.5}]}],"prediction":{)"
+      << R"("fit_ranks":[1,2],"notes":["<b>two sizes</b>"],"advice_ranks":64,"sizes":[)"
+      << R"({"ranks":4,"nodes":1,"batch_size":128,"measured_step_ms":3.125,"held_out":true,)"
+      << R"("step_ms":2.75,"samples_per_s":46545,"compute_ms":2.5,"exposed_communication_ms":0.2,)"
+      << R"("waiting_for_late_ranks_ms":0.05,"error":-0.12},)"
+      << R"({"ranks":64,"nodes":8,"batch_size":128,"failed":"no network"}],"advice":[)"
+      << R"({"change":"gradients as bf16","settings":["a=1","b=2"],"gain":0.0625},)"
+      << R"({"change":"PowerSGD","failed":"not rehearsed"}]}})";
 }
 
 // Names and texts of runs are what an attacker would choose.
@@ -103,21 +110,36 @@ TEST(ReportPage, ShowsItsFiguresAndRunsNoTextOfARun) {
   const std::string name = "&lt;img src=x onerror=alert(1)&gt;";
   for (const std::string& part : std::vector<std::string>{
            "<td>" + name + "</td><td>completed</td><td>4</td><td>20 of 20</td><td>2</td><td>0.8750",
-           "<td>script&gt;</td>", "<h3>training loss</h3>", "mean of an epoch 0.875 at 20",
-           "<h3>test accuracy</h3>", "<h3>test &lt;/h3&gt;&lt;script&gt;x&lt;/script&gt;</h3>",
+           "<td>script&gt;</td>",
+           "<h3>training loss</h3>",
+           "mean of an epoch 0.875 at 20",
+           "<h3>test accuracy</h3>",
+           "<h3>test &lt;/h3&gt;&lt;script&gt;x&lt;/script&gt;</h3>",
            "0.6</div>",  // on an axis
-           "<td>backward</td><td>3</td><td>3</td>", "<td>101</td><td>112</td><td>144</td>",
-           "step-00000020.h5", "start 1 ended after 3.0 s: rank 1 &lt;b&gt;died&lt;/b&gt;",
+           "<td>backward</td><td>3</td><td>3</td>",
+           "<td>101</td><td>112</td><td>144</td>",
+           "step-00000020.h5",
+           "start 1 ended after 3.0 s: rank 1 &lt;b&gt;died&lt;/b&gt;",
            "start 2 on 3 ranks from step 8, 1 steps again, 0.5 s after the end before it",
            "<td>run.note</td><td>\"&lt;/script&gt;&lt;script&gt;alert(2)&lt;/script&gt;&lt;!--\"</"
            "td><td>\"${1}`\"</td>",
            "<td>HDF5</td><td>1.10.8</td><td>1.10.8</td>",
            "<td>3.20</td><td>80 %</td>",  // speed-up and efficiency on 4 ranks
-           "study: collectives of 4 ranks", "all_reduce 4.5 at 1048576",
-           "<td>10.0</td><td>80</td>"}) {
+           "study: collectives of 4 ranks",
+           "all_reduce 4.5 at 1048576",
+           "<td>10.0</td><td>80</td>",
+           "a model fitted to 1, 2 ranks",
+           "study: &lt;b&gt;two sizes&lt;/b&gt;.",
+           "<td>2.750</td><td>2.500</td><td>0.200</td><td>0.050</td><td>46545</td><td>3.125</td>"
+           "<td>-12.0 %</td><td>held out</td>",
+           "not predicted: no network",
+           "what would help: samples/s on 64 ranks",
+           "<td>gradients as bf16</td><td>+6.2 %</td><td>a=1 b=2</td>",
+           "<td>PowerSGD</td><td>not known: not rehearsed</td>",
+           "predicted 2.75 at 4"}) {
     EXPECT_NE(document.find(part), std::string::npos) << part;
   }
-  EXPECT_GE(count(document, "<canvas"), 2 * 15);  // two of each chart
+  EXPECT_GE(count(document, "<canvas"), 2 * 16);  // two of each chart
   if (testing::Test::HasFailure()) std::cerr << document;
 }
 

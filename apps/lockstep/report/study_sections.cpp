@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 
+#include "prediction_section.hpp"
 #include "scaling/store.hpp"
 
 namespace lockstep::report {
@@ -164,9 +165,11 @@ ScalingStudy read_scaling_study(const fs::path& path) {
                     path.string()));
   }
   fs::path folder = fs::absolute(file).lexically_normal().parent_path();
+  const Json content = scaling::read_study_file(file);
   return {.name = folder.filename().string(),
           .study = scaling::read_study(file.string()),
-          .benchmarks = scaling::read_study_file(file).value("benchmarks", Json::array())};
+          .benchmarks = content.value("benchmarks", Json::array()),
+          .prediction = content.value("prediction", Json())};
 }
 
 void add_studies(Page& page, const std::vector<ScalingStudy>& studies) {
@@ -183,6 +186,7 @@ void add_studies(Page& page, const std::vector<ScalingStudy>& studies) {
     }
   }
   page.sections.push_back(std::move(section));
+  add_predictions(page, studies);
   try {
     add_benchmarks(page, studies);
   } catch (const Json::exception&) {

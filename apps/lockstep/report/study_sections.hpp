@@ -13,6 +13,7 @@ struct ScalingStudy {
   std::string name;
   scaling::Study study;
   scaling::Json benchmarks;
+  scaling::Json prediction;  ///< null unless one was wanted
 };
 
 /// Whether it is the folder of a study, or its scaling.json.
