@@ -75,6 +75,7 @@ ExitCode compare(const std::string& first, const std::string& second, double tol
 ExitCode print_latest(const std::string& folder) {
   const fs::path inner = fs::path(folder) / "checkpoints";
   const auto newest = newest_good_checkpoint(fs::is_directory(inner) ? inner : fs::path(folder));
+  if (!newest && !fs::exists(folder)) throw InputError(folder + " does not exist");
   if (!newest) throw CheckpointError("no intact checkpoint in " + folder);
   train::write_stdout(newest->string() + "\n");
   return ExitCode::done;

@@ -447,6 +447,16 @@ TEST(Launch, AWorkingDirectoryThatIsGoneIsASentence) {
   }
 }
 
+TEST(Launch, LatestTellsAMissingFolderFromOneWithoutCheckpoints) {
+  const ScratchFolder scratch;
+  const auto latest = [&](const std::string& folder) {
+    return run({built("apps/lockstep"), "checkpoint", "latest", folder});
+  };
+  expect_refused(latest(scratch.file("mistyped")), 2, {"mistyped does not exist"});
+  fs::create_directory(scratch.file("empty"));
+  expect_refused(latest(scratch.file("empty")), 4, {"no intact checkpoint in"});
+}
+
 TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {
   const ScratchFolder scratch;
   const Finished finished = run_as_one_job(
