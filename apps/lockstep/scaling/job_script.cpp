@@ -9,20 +9,6 @@
 namespace lockstep::scaling {
 namespace {
 
-/// The command line without `--script KIND`, and how it goes on with what the job knows.
-std::string study_command(const Options& options) {
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < options.arguments.size(); ++i) {
-    const std::string& word = options.arguments[i];
-    if (word == "--script") {
-      ++i;
-    } else if (!word.starts_with("--script=")) {
-      words.push_back(word);
-    }
-  }
-  return quoted(words);
-}
-
 constexpr std::string_view about =
     "# One allocation for the whole study. Submit it again if its time was not enough: points "
     "that\n"
@@ -35,9 +21,22 @@ constexpr std::string_view members =
 
 }  // namespace
 
+std::string without_script(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--script") {
+      ++i;
+    } else if (!word.starts_with("--script=")) {
+      words.push_back(word);
+    }
+  }
+  return quoted(words);
+}
+
 std::string job_script(const std::string& kind, const Options& options, int nodes, int ranks_a_node,
                        int threads) {
-  const std::string study = study_command(options);
+  const std::string study = without_script(options.arguments);
   if (kind == "slurm") {
     return fmt::format(
         "#!/bin/bash\n{}#SBATCH --job-name=lockstep-scaling\n#SBATCH --nodes={}\n"

@@ -1,10 +1,14 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "options.hpp"
 #include "plan.hpp"
 
 namespace lockstep::scaling {
+
+/// A command line for a shell, without its `--script KIND`: what a job script runs.
+[[nodiscard]] std::string without_script(const std::vector<std::string>& arguments);
 
 /// A job script that makes a study in one allocation of Slurm's ("slurm"), PBS' or Flux' (`kind`):
 /// `nodes` nodes with `ranks_a_node` ranks each of `threads` cores, and the study's own command

@@ -4,29 +4,12 @@
 
 #include <algorithm>
 
-#include "scaling/launch.hpp"
+#include "scaling/job_script.hpp"
 
 namespace lockstep::sweep {
-namespace {
-
-/// The command line without `--script KIND`.
-std::string command_of(const Options& options) {
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < options.arguments.size(); ++i) {
-    const std::string& word = options.arguments[i];
-    if (word == "--script") {
-      ++i;
-    } else if (!word.starts_with("--script=")) {
-      words.push_back(word);
-    }
-  }
-  return scaling::quoted(words);
-}
-
-}  // namespace
 
 std::string job_script(const Options& options, std::size_t trials, int threads) {
-  const std::string command = command_of(options);
+  const std::string command = scaling::without_script(options.arguments);
   const std::string times =
       "#SBATCH --time=01:00:00\n#SBATCH --signal=B:TERM@120\n#SBATCH --job-name=lockstep-sweep\n";
   if (!options.halving.empty()) {
