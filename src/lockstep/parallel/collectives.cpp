@@ -120,8 +120,8 @@ struct Map {
 
 namespace detail {
 
-/// What the two nodes of a collective share: the map, and the transposed collective that backward
-/// has started. One of the two owns the forward's work until wait().
+/// What the two nodes of a collective share: the map, the collective under way in forward, and the
+/// transposed one that backward has started.
 struct StartedExchange : RefCounted<StartedExchange> {
   explicit StartedExchange(Map m) : map(std::move(m)) {}
   void release() noexcept { ObjectPool<StartedExchange>::instance().recycle(this); }
@@ -204,7 +204,6 @@ Variable PendingVariable::wait() {
 
 namespace {
 
-/// The map of a reduction that is linear.
 PendingVariable start(const Variable& x, Map::Kind kind, const GroupPtr& group, int where = 0) {
   return detail::StartedExchange::start(x, {kind, where, group});
 }
