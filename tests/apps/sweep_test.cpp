@@ -58,27 +58,27 @@ TEST_F(Sweep, KilledStoppedAndRobbedOfARankItGoesOnAndGivesTheSameTable) {
   const Finished whole = sweep("whole", trials);
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const std::string folder = scratch_.file("parts");
-  // The shell waits for the condition, then acts, and returns the sweep's exit code.
-  const auto interrupted = [&](const std::string& condition, const std::string& act) {
+  // While the sweep runs, the shell tries `act` until it succeeds; the exit code is the sweep's.
+  const auto interrupted = [&](const std::string& act) {
     return run({"bash", "-c",
-                quoted(command("parts", trials)) + " & sweep=$!\nwhile kill -0 $sweep && ! " +
-                    condition + "; do sleep 0.02; done\n" + act + "; wait $sweep"});
+                quoted(command("parts", trials)) + " & sweep=$!\nwhile kill -0 $sweep && ! { " +
+                    act + "; }; do sleep 0.02; done\nwait $sweep"});
   };
-  const auto checkpoint_of = [&](int trial) {
-    return "ls " + folder + "/trial-000" + std::to_string(trial) + "/checkpoints/*.h5 2>/dev/null";
+  // A checkpoint may be left from the sweep before: the training must run, too.
+  const auto trains = [&](int trial) {
+    const std::string of = folder + "/trial-000" + std::to_string(trial);
+    return "ls " + of + "/checkpoints/*.h5 >/dev/null 2>&1 && rank=$(pgrep -f '^[^ ]*classify .*" +
+           of + "' | head -1) && [ -n \"$rank\" ] && ";
   };
-  const Finished killed = interrupted(checkpoint_of(1), "kill -KILL $sweep");
+  const Finished killed = interrupted(trains(1) + "kill -KILL $sweep");
   EXPECT_EQ(killed.exit_code, 137) << killed.output;
 
-  const Finished stopped = interrupted(checkpoint_of(2), "kill -TERM $sweep");
+  const Finished stopped = interrupted(trains(2) + "kill -TERM $sweep");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_TRUE(stopped.says("stopped: the same command goes on")) << stopped.output;
   EXPECT_TRUE(stopped.says("stopped (with the sweep)") || stopped.says("SIG")) << stopped.output;
 
-  const Finished robbed = interrupted(checkpoint_of(3),
-                                      "for p in $(pgrep -x classify); do "
-                                      "tr '\\0' ' ' </proc/$p/cmdline | grep -q " +
-                                          folder + "/trial-0003 && kill -KILL $p && break; done");
+  const Finished robbed = interrupted(trains(3) + "kill -KILL $rank");
   EXPECT_EQ(robbed.exit_code, 1) << robbed.output;
   EXPECT_TRUE(robbed.says("the same command tries 1 of them again")) << robbed.output;
 
