@@ -127,6 +127,54 @@ TEST(NewSubgroups, AreOfNeighbours) {
   });
 }
 
+TEST(NewSubgroupsByEnumeration, MakesSeveralGroupsByOneCallInTheGivenOrder) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    std::vector<int> even, odd;  // descending; the last rank is in none if there are three
+    for (int r = n - 1; r >= 0; --r) {
+      if (n != 3 || r != n - 1) (r % 2 == 0 ? even : odd).push_back(r);
+    }
+    std::vector<std::vector<int>> lists{even};
+    if (!odd.empty()) lists.push_back(odd);
+    const auto mine = group.new_subgroups_by_enumeration(lists);
+    if (n == 3 && me == n - 1) {
+      EXPECT_EQ(mine->rank(), -1);
+    } else {
+      const std::vector<int>& ranks = me % 2 == 0 ? even : odd;
+      std::vector<int> global;
+      for (const int r : ranks) global.push_back(group.global_rank(r));
+      EXPECT_EQ(mine->ranks(), global);
+      EXPECT_EQ(mine->rank(), std::ranges::find(ranks, me) - ranks.begin());
+      mine->barrier();
+    }
+    mine->close();
+    for (const std::vector<std::vector<int>>& wrong :
+         {std::vector<std::vector<int>>{{0}, {0}}, {{n}}, {{}}, {}}) {
+      EXPECT_THROW(static_cast<void>(group.new_subgroups_by_enumeration(wrong)), InputError);
+    }
+    if (n > 1) {
+      EXPECT_THROW(static_cast<void>(group.new_subgroups_by_enumeration({{me}})), InputError);
+    }
+    group.barrier();
+  });
+}
+
+TEST(SetName, NamesTheGroupInItsErrors) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto part = group.split(0, group.rank());
+    EXPECT_EQ(part->name(), "");
+    part->set_name("tp");
+    EXPECT_EQ(part->name(), "tp");
+    part->close();
+    try {
+      part->barrier();
+      ADD_FAILURE() << "a closed group was used";
+    } catch (const CommError& error) {
+      EXPECT_NE(std::string(error.what()).find(" of group tp"), std::string::npos) << error.what();
+    }
+  });
+}
+
 TEST(NewGroup, RefusesNonexistentRanks) {
   test::on_every_group([](ProcessGroup& group) {
     for (const std::vector<int>& ranks : {std::vector<int>{}, {group.size()}, {-1}, {0, 0}}) {

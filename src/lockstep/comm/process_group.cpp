@@ -266,8 +266,9 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make_subgroup_of(ProcessGroup& group
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(ListView<int> ranks) {
   if (rank() < 0) refuse_outside(*this, "new_group");
-  expect_same_members(*this, ranks);
-  expect_members(ranks, size());
+  const std::vector<int> list(ranks.begin(), ranks.end());
+  expect_same_members(*this, {&list, 1}, "new_group");
+  expect_members(ranks, size(), "new_group");
   const bool is_member = std::ranges::find(ranks, rank()) != ranks.end();
   return subgroup(is_member ? std::span<const int>(ranks) : std::span<const int>(), ranks);
 }
@@ -285,6 +286,25 @@ std::shared_ptr<ProcessGroup> ProcessGroup::new_subgroups(int group_size) {
         group_size, size()));
   }
   return split(rank() / group_size, rank() % group_size);
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_subgroups_by_enumeration(
+    ListView<std::vector<int>> ranks_per_subgroup) {
+  constexpr auto call = "new_subgroups_by_enumeration";
+  if (rank() < 0) refuse_outside(*this, call);
+  expect_same_members(*this, ranks_per_subgroup, call);
+  std::vector<int> all;
+  for (const auto& ranks : ranks_per_subgroup) all.insert(all.end(), ranks.begin(), ranks.end());
+  expect_members(all, size(), call);
+  const auto mine = std::ranges::find_if(ranks_per_subgroup, [&](const std::vector<int>& ranks) {
+    return std::ranges::find(ranks, rank()) != ranks.end();
+  });
+  return subgroup(mine == ranks_per_subgroup.end() ? std::span<const int>() : *mine, {});
+}
+
+void ProcessGroup::set_name(std::string name) {
+  name_ = std::move(name);
+  take_name(name_);
 }
 
 std::vector<int> ProcessGroup::ranks() const {

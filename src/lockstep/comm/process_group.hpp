@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -135,6 +136,17 @@ class ProcessGroup {
   /// This rank's of the groups of `group_size` neighbours: ranks 0 to group_size - 1, the next as
   /// many, and so on. Throws InputError unless size() is a multiple of it. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> new_subgroups(int group_size);
+  /// This rank's of several groups made by one call, each of the given ranks of this one, in that
+  /// order; a rank in none of them gets a group without members, as from split(). Throws InputError
+  /// on every rank unless `ranks_per_subgroup` is the same everywhere and no rank is in two lists.
+  /// Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> new_subgroups_by_enumeration(
+      ListView<std::vector<int>> ranks_per_subgroup);
+
+  /// A short word for this group in traces, the flight recorder and error messages, such as the
+  /// dimension of a DeviceMesh; "" at first. Local.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  void set_name(std::string name);
 
   /// The members' global ranks (their ranks in the outermost parent group), in this group's order.
   /// 0 to size() - 1 in that group itself.
@@ -175,6 +187,8 @@ class ProcessGroup {
   virtual void enable_wakeup(std::chrono::microseconds /*awake*/, bool /*by_datagrams*/) {}
   /// The backend's part of close().
   virtual void release() = 0;
+  /// The backend's part of set_name().
+  virtual void take_name(const std::string& /*name*/) {}
   /// For backends that delegate some operations to another group of the same ranks: takes
   /// that group's global ranks.
   void take_global_ranks_of(const ProcessGroup& other) { global_ranks_ = other.global_ranks_; }
@@ -195,6 +209,7 @@ class ProcessGroup {
   std::atomic<std::thread::id> coalescing_thread_;  // thread whose calls it collects; id(): none
   std::shared_ptr<ProcessGroup> duplicate_;         // which does not hold this one
   std::vector<int> global_ranks_;                   // empty: the same as in this group
+  std::string name_;
 };
 
 }  // namespace lockstep

@@ -20,20 +20,31 @@ struct SplitArguments {
 
 }  // namespace
 
-void expect_same_members(ProcessGroup& group, std::span<const int> ranks) {
-  const auto hashes = agree(group, [&] { return hash64(ranks.data(), ranks.size_bytes()); });
+void expect_same_members(ProcessGroup& group, std::span<const std::vector<int>> lists,
+                         const char* call) {
+  const auto hashes = agree(group, [&] {
+    Hasher hasher;
+    for (const auto& ranks : lists) {
+      const std::size_t count = ranks.size();
+      hasher.update(&count, sizeof(count));
+      hasher.update(ranks.data(), count * sizeof(int));
+    }
+    return hasher.digest();
+  });
   const auto other =
       std::ranges::find_if(hashes, [&](std::uint64_t hash) { return hash != hashes.front(); });
   if (other == hashes.end()) return;
-  throw InputError(
-      fmt::format("new_group takes the same list on all ranks of the group, but ranks 0 and {} "
-                  "passed different lists (this one, rank {} of {}, passed [{}]). Call it once for "
-                  "each list, on all ranks, or use "
-                  "split() for several groups at a time",
-                  other - hashes.begin(), group.rank(), group.size(), fmt::join(ranks, ", ")));
+  std::vector<std::string> shown;
+  for (const auto& ranks : lists) shown.push_back(fmt::format("[{}]", fmt::join(ranks, ", ")));
+  throw InputError(fmt::format(
+      "{} takes the same ranks on all ranks of the group, but ranks 0 and {} passed "
+      "different ones (this one, rank {} of {}, passed {}). Call it once for each new "
+      "group, on all ranks, or use new_subgroups_by_enumeration() or split() for "
+      "several groups at a time",
+      call, other - hashes.begin(), group.rank(), group.size(), fmt::join(shown, ", ")));
 }
 
-void expect_members(std::span<const int> ranks, int size) {
+void expect_members(std::span<const int> ranks, int size, const char* call) {
   const auto in_group = [&](int r) { return r >= 0 && r < size; };
   std::vector<int> sorted(ranks.begin(), ranks.end());
   std::ranges::sort(sorted);
@@ -41,7 +52,7 @@ void expect_members(std::span<const int> ranks, int size) {
       std::ranges::adjacent_find(sorted) == sorted.end()) {
     return;
   }
-  throw InputError(fmt::format("new_group takes one or more different ranks from 0 to {}, not [{}]",
+  throw InputError(fmt::format("{} takes one or more different ranks from 0 to {}, not [{}]", call,
                                size - 1, fmt::join(ranks, ", ")));
 }
 

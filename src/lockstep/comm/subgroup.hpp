@@ -6,11 +6,13 @@
 
 namespace lockstep {
 
-/// Throws InputError, on every rank, unless all of them pass the same `ranks`. Collective.
-void expect_same_members(ProcessGroup& group, std::span<const int> ranks);
+/// Throws InputError, on every rank, unless all of them pass the same lists of ranks to `call`.
+/// Collective.
+void expect_same_members(ProcessGroup& group, std::span<const std::vector<int>> lists,
+                         const char* call);
 
 /// Throws InputError unless `ranks` are one or more different ranks of a group of `size`.
-void expect_members(std::span<const int> ranks, int size);
+void expect_members(std::span<const int> ranks, int size, const char* call);
 
 /// The ranks of `group` that passed this rank's colour to split(), ordered by key, then by rank;
 /// empty if it is negative. Collective.

@@ -30,7 +30,14 @@ void GroupCore::introduce(int rank, int size, std::string host) {
 
 std::string GroupCore::rank_name() const {
   const std::string where = host_.empty() ? "" : fmt::format(" ({})", host_);
-  return fmt::format("rank {} of {}{}", rank_, size_, where);
+  const std::string of_group = name_.empty() ? "" : " of group " + name_;
+  return fmt::format("rank {} of {}{}{}", rank_, size_, of_group, where);
+}
+
+void GroupCore::take_name(const std::string& name) {
+  const auto locked = lock();
+  name_ = name;
+  flight_.take_name(name.c_str());
 }
 
 void GroupCore::join_engine(bool threads_allowed) {
@@ -57,7 +64,7 @@ Work GroupCore::start(Operation&& operation) {
   const IntrusivePtr<InFlight> work = make(std::move(operation));
   ++last;  // a refused operation must not count: the other ranks would miss it
   work->ticket_ = flight_.entered(work->operation());
-  work->traced_.entered(work->operation());
+  work->traced_.entered(work->operation(), name_);
   if (is_message) work->phase_ = InFlight::Phase::transfer;
   if (staging) work->staging_ = std::move(staging);
   enlist(*work);  // also before a failure: some parts may already be in flight

@@ -28,7 +28,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const GroupOptions& options() const noexcept { return options_; }
   [[nodiscard]] WorkClock& clock() noexcept { return clock_; }
-  [[nodiscard]] std::string rank_name() const;  ///< "rank 1 of 4 (node12)"
+  [[nodiscard]] std::string rank_name() const;  ///< "rank 1 of 4 of group tp (node12)"
+  void take_name(const std::string& name);      ///< of the group
 
   /// Numbers the operation, records it and moves it on as far as it goes without waiting.
   [[nodiscard]] Work start(Operation&& operation);
@@ -141,6 +142,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   int rank_ = 0;
   int size_ = 1;
   std::string host_;
+  std::string name_;
   GroupOptions options_;
   WorkClock clock_;
   EventCount own_event_;  // which nobody notifies

@@ -1,5 +1,7 @@
 #include <lockstep/comm/engine/traced_call.hpp>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <new>
 
@@ -14,16 +16,21 @@ constexpr std::int64_t shortest_shown_ns = 1000;
 
 }  // namespace
 
-void TracedCall::entered(const Operation& operation) noexcept {
+void TracedCall::entered(const Operation& operation, const std::string& group) noexcept {
   if (!tracing()) return;
   static std::atomic<std::uint64_t> flights = 0;
-  label_ = name_of(operation.kind);
-  if (const CallLabel* label = CallLabel::current()) {
-    try {
-      label_ = trace_name(label->what());  // the label's text may not live as long
+  label_ = detail_ = name_of(operation.kind);
+  try {  // the texts of the label and the group may not live as long
+    if (const CallLabel* label = CallLabel::current()) {
+      label_ = trace_name(label->what());
       number_ = label->number();
-    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then without it
     }
+    if (!group.empty()) {
+      char text[64];
+      const auto end = fmt::format_to_n(text, sizeof(text), "{} of {}", detail_, group).out;
+      detail_ = trace_name({text, static_cast<std::size_t>(end - text)});
+    }
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then without them
   }
   flight_ = ++flights;
   rank_ = thread_rank();
@@ -41,7 +48,7 @@ void TracedCall::over(const Operation& operation) const noexcept {
                    .end_ns = trace_now(),
                    .category = "collective",
                    .name = label_,
-                   .detail = name_of(operation.kind),
+                   .detail = detail_,
                    .number = number_,
                    .bytes = tensor.defined() ? static_cast<std::int64_t>(tensor.bytes()) : 0,
                    .flight = flight_,

@@ -9,7 +9,7 @@
 namespace lockstep::flight {
 
 inline constexpr char magic[8] = {'L', 'S', 'F', 'L', 'I', 'G', 'H', 'T'};
-inline constexpr std::uint32_t version = 2;
+inline constexpr std::uint32_t version = 3;
 inline constexpr std::uint32_t group_slots = 64;
 inline constexpr std::uint32_t record_slots = 1024;
 inline constexpr int max_dims = 8;
@@ -43,7 +43,8 @@ struct Group {
   std::uint64_t entered, completed;  ///< number of the newest collective of each kind
   std::uint32_t state;               ///< 0 unused, 1 open, 2 closed
   std::int32_t size;
-  char members[224];  ///< their ranks in MPI_COMM_WORLD, in group order: "0-3,8"; "a-b/s": step s
+  char members[208];  ///< their ranks in MPI_COMM_WORLD, in group order: "0-3,8"; "a-b/s": step s
+  char name[16];      ///< ProcessGroup::name(), cut if longer
 };
 
 enum class State : std::uint8_t {

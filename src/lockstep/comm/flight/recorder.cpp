@@ -245,6 +245,11 @@ int FlightRecorder::add_group(std::uint64_t number, std::span<const int> members
   return static_cast<int>(&group - groups_);
 }
 
+void FlightRecorder::name_group(int group, const char* name) noexcept {
+  const std::lock_guard lock(table_);
+  if (group >= 0) copy_text(groups_[group].name, name);
+}
+
 void FlightRecorder::close_group(int group) noexcept {
   const std::lock_guard lock(table_);
   if (group >= 0) groups_[group].state = 2;

@@ -46,6 +46,7 @@ class FlightRecorder {
   [[nodiscard]] static std::uint64_t next_group_number() noexcept;
   /// Adds a group to the table; returns its index, or -1 if the table is full of open groups.
   [[nodiscard]] int add_group(std::uint64_t number, std::span<const int> members) noexcept;
+  void name_group(int group, const char* name) noexcept;
   void close_group(int group) noexcept;
 
   /// Notes that this rank starts an operation; the record's ticket.
@@ -87,6 +88,9 @@ class FlightLog {
   }
   ~FlightLog() { close(); }
 
+  void take_name(const char* name) const noexcept {
+    if (recorder_) recorder_->name_group(group_, name);
+  }
   [[nodiscard]] std::uint64_t entered(const Operation& operation) const noexcept {
     return recorder_ ? recorder_->entered(group_, operation) : 0;
   }

@@ -186,6 +186,7 @@ FlightRing read_flight_ring(const fs::path& file) {
     const std::string members = text_of(group.members);
     ring.groups.push_back(
         {.number = group.number,
+         .name = text_of(group.name),
          .members_text = members,
          .members = members.empty() ? std::vector<int>{} : parse_rank_list(members),
          .entered = group.entered,

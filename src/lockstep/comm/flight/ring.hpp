@@ -24,6 +24,7 @@ struct FlightCall {
 /// A process group as one of its members saw it.
 struct FlightGroupView {
   std::uint64_t number = 0;
+  std::string name;  ///< ProcessGroup::name()
   std::string members_text;
   std::vector<int> members;       ///< ranks in MPI_COMM_WORLD, in group order
   std::uint64_t entered = 0;      ///< the newest collective

@@ -246,9 +246,11 @@ class Diagnosis {
 
   /// Empty for a group of all ranks.
   [[nodiscard]] std::string in_group(const Key& key) const {
-    const auto& members = groups_.at(key).begin()->second->members;
-    if (static_cast<int>(members.size()) == rings_.front().size) return "";
-    return fmt::format(" of group {} ({})", key.first,
+    const FlightGroupView& group = *groups_.at(key).begin()->second;
+    const auto& members = group.members;
+    if (group.name.empty() && static_cast<int>(members.size()) == rings_.front().size) return "";
+    return fmt::format(" of group {} ({})",
+                       group.name.empty() ? std::to_string(key.first) : group.name,
                        members.empty() ? "many ranks" : ranks_in_words(members));
   }
 

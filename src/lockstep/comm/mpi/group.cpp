@@ -39,6 +39,7 @@ class MpiGroup final : public ProcessGroup {
     core_->enable_wakeup(awake, by_datagrams);
   }
   void release() override { core_->close(); }
+  void take_name(const std::string& name) override { core_->take_name(name); }
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
     return members.empty() ? nullptr : owned(core_->subgroup({members.begin(), members.end()}));
   }

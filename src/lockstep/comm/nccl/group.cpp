@@ -66,6 +66,10 @@ class NcclGroup final : public ProcessGroup {
   void begin_batch() override { core_->begin_batch(); }
   void end_batch() override { core_->end_batch(); }
   void release() override { core_->close(); }
+  void take_name(const std::string& name) override {
+    core_->take_name(name);
+    control_->set_name(name);
+  }
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
     core_->expect_usable();
     auto part = make_subgroup_of(*control_, members);

@@ -33,6 +33,7 @@ class ThreadsGroup final : public ProcessGroup {
     return core_->start(std::move(operation));
   }
   void release() override { static_cast<void>(core_->drain_and_close()); }
+  void take_name(const std::string& name) override { core_->take_name(name); }
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
     const std::uint64_t number = ++splits_;
     if (members.empty()) return nullptr;
