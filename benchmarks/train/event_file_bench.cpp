@@ -30,4 +30,3 @@ BENCHMARK(step_line)->ArgName("figures")->Arg(24)->Unit(benchmark::kMicrosecond)
 
 }  // namespace
 }  // namespace lockstep
-
