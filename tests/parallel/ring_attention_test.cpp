@@ -261,6 +261,33 @@ TEST_P(RingAttention, RefusesOnAllRanksAlike) {
   });
 }
 
+TEST_P(RingAttention, TakesAsMuchMemoryOfARankOnAnyNumberOfRanks) {
+  // Ranks that are threads share the allocator's counters.
+  const int size = GetParam();
+  if (size < 3) return;
+  test::on_ranks(size, [&](const auto& group) {
+    if (group->backend() != std::string("mpi")) return;
+    constexpr std::int64_t length = 1024, heads = 2, embed = 64;
+    constexpr std::int64_t slice_bytes = length * embed * 8;
+    const auto pair = group->split(group->rank() / 2, group->rank());
+    const auto peak_of = [&](const GroupPtr& ranks) {
+      const Variable x(wave({1, length, 3 * embed}, 0.3), true);
+      sum(ring_self_attention(x, heads, ranks, {.causal = true, .order = SequenceOrder::zigzag}))
+          .backward();
+      return memory_stats().peak_in_use;
+    };
+    const std::int64_t before = memory_stats().in_use, of_two = peak_of(pair),
+                       of_all = peak_of(group);
+    // Inputs and their gradient, output, its gradient and a block's, two slices of keys and
+    // values, and three of their gradients. The scores of all would be 16 MiB a rank and head.
+    EXPECT_LE(of_two - before, 20 * slice_bytes);
+    if (pair->size() == 2) {
+      EXPECT_LE(of_all - of_two, slice_bytes / 8);
+    }
+    pair->close();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, RingAttention, testing::ValuesIn(test::rank_counts()),
                          testing::PrintToStringParamName());
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/functional/in_projection.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
@@ -9,6 +10,7 @@
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/nn/sliced_sequence.hpp>
 
 namespace lockstep::nn {
 
@@ -30,9 +32,25 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   out_proj_->bias().data().zero();
 }
 
-Variable MultiheadAttention::forward(const Variable& x) {
+Variable MultiheadAttention::attend_to_itself(const Variable& x, const AttentionOptions& options) {
   const Variable projected = linear(x, in_proj_weight_, in_proj_bias_);
-  return (*out_proj_)(self_attention(projected, num_heads_, options_));
+  return (*out_proj_)(sequence_ ? sequence_->self_attention(projected, num_heads_, options)
+                                : self_attention(projected, num_heads_, options));
+}
+
+Variable MultiheadAttention::forward(const Variable& x) { return attend_to_itself(x, options_); }
+
+void MultiheadAttention::set_sliced_sequence(std::shared_ptr<SlicedSequence> sequence) {
+  sequence_ = std::move(sequence);
+}
+
+bool MultiheadAttention::forward_is_collective() const { return sequence_ != nullptr; }
+
+void MultiheadAttention::expect_whole_sequences() const {
+  if (!sequence_) return;
+  throw InputError(
+      "MultiheadAttention: of slices of sequences (context parallelism) it computes self-attention "
+      "without weights only. Use forward(x), or set_sliced_sequence(nullptr) for this layer.");
 }
 
 AttentionOptions MultiheadAttention::options_with(const Tensor& key_padding_mask,
@@ -48,6 +66,7 @@ AttentionResult MultiheadAttention::forward_with_weights(const Variable& query, 
                                                          const Tensor& key_padding_mask,
                                                          bool is_causal,
                                                          bool average_attn_weights) {
+  expect_whole_sequences();
   const auto [q, k, v] = in_projection(query, key, value, in_proj_weight_, in_proj_bias_);
   AttentionResult result = multi_head_attention_with_weights(
       q, k, v, num_heads_, options_with(key_padding_mask, is_causal), average_attn_weights);
@@ -60,9 +79,9 @@ Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
                                      bool is_causal) {
   const AttentionOptions options = options_with(key_padding_mask, is_causal);
   if (query.record() == key.record() && key.record() == value.record()) {
-    const Variable projected = linear(query, in_proj_weight_, in_proj_bias_);
-    return (*out_proj_)(self_attention(projected, num_heads_, options));
+    return attend_to_itself(query, options);
   }
+  expect_whole_sequences();
   const auto [q, k, v] = in_projection(query, key, value, in_proj_weight_, in_proj_bias_);
   return (*out_proj_)(multi_head_attention(q, k, v, num_heads_, options));
 }
