@@ -18,18 +18,17 @@
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/nn/device_guard.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/pipeline/as_input_error.hpp>
 #include <lockstep/parallel/pipeline/simulation.hpp>
 #include <lockstep/parallel/pipeline/stage_messages.hpp>
+#include <lockstep/parallel/pipeline/tied_parameters.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 namespace {
 
 using Kind = PipelineAction::Kind;
-
-const AgreeOptions as_input_error{.refuse = [](const AgreedFailure& failure) {
-  throw Agreed<InputError>(failure, failure.prefix() + failure.message);
-}};
 
 /// The activations of a micro-batch in a stage.
 struct Slot {
@@ -92,6 +91,24 @@ void expect_executable(const PipelineSchedule& schedule, const ProcessGroup& gro
   }
 }
 
+void expect_replicas(const std::vector<std::shared_ptr<DistributedDataParallel>>& data_parallel,
+                     const std::vector<std::shared_ptr<nn::Module>>& stages) {
+  if (data_parallel.empty()) return;
+  const auto fits = [](const auto& ddp, const auto& stage) {
+    return ddp && &ddp->module() == stage.get();
+  };
+  if (!std::ranges::equal(data_parallel, stages, fits)) {
+    throw InputError(
+        "Pipeline: data_parallel needs a DistributedDataParallel of each of this rank's stages, in "
+        "their order.");
+  }
+  if (std::ranges::any_of(stages, [](const auto& one) { return one->forward_is_collective(); })) {
+    throw InputError(
+        "Pipeline: a stage with synchronised BatchNorm cannot have replicas, which sum their "
+        "gradients after the last micro-batch. Leave out sync_batch_norm.");
+  }
+}
+
 /// Equal for equal schedules.
 std::vector<int> numbers_of(const PipelineSchedule& schedule) {
   std::vector<int> numbers = schedule.rank_of_stage;
@@ -111,12 +128,18 @@ struct Pipeline::Parts {
   Loss loss_of;
   std::vector<Stage> stages;
   Device device;
+  std::vector<std::shared_ptr<DistributedDataParallel>> data_parallel;
+  std::optional<TiedParameters> tied;  ///< there once the constructor ends
+  std::optional<nn::RandomContext> random;
+  bool syncs = true;       ///< outside no_sync()
+  bool has_summed = true;  ///< gradients that are there are the same wherever they are summed
   bool failed = false;
 
   // Of the running call:
   Tensor input, target;
   std::vector<Microbatch> microbatches;
-  bool records = false;                           ///< step()
+  bool records = false;  ///< step()
+  double weight = 1.0;
   std::vector<std::pair<double, Tensor>> losses;  ///< with their weights
   std::vector<Tensor> outputs;                    ///< of forward()
   bool keeps_outputs = false;
@@ -145,6 +168,7 @@ struct Pipeline::Parts {
   void run_actions();
   void forward(Stage& stage, const Microbatch& microbatch);
   void backward(Stage& stage, const Microbatch& microbatch);
+  void train_on(const Tensor& in, const Tensor& goal);
   [[nodiscard]] double mean_loss();
 };
 
@@ -207,7 +231,7 @@ std::int64_t Pipeline::Parts::agreed_rows(const Tensor& in, const Tensor& goal, 
                           "or the other way round; they must have the same.",
                           -agreed[2], agreed[1]));
         },
-        as_input_error);
+        as_input_error());
   }
   return static_cast<std::int64_t>(agreed[1]);
 }
@@ -274,6 +298,10 @@ void Pipeline::Parts::forward(Stage& stage, const Microbatch& part) {
              : stage.input_from ? stage.input_from->receive(part)
                                 : std::exchange(slot.arrived_input, {});
   const Variable in(std::move(x), records && stage.number > 0);
+  std::optional<nn::RandomContextGuard> draws;
+  if (random) {
+    draws.emplace(nn::RandomContext{random->seed, random->step, random->first_sample + part.begin});
+  }
   Variable out = (*stage.module)(in);
   if (is_last(stage)) {
     if (keeps_outputs) {
@@ -302,7 +330,7 @@ void Pipeline::Parts::backward(Stage& stage, const Microbatch& part) {
   const Variable out = std::exchange(slot.output, {});
   if (is_last(stage)) {
     if (out.requires_grad())
-      out.backward(static_cast<double>(part.rows()) / static_cast<double>(rows()));
+      out.backward(weight * static_cast<double>(part.rows()) / static_cast<double>(rows()));
   } else {
     const Tensor gradient = stage.gradient_from ? stage.gradient_from->receive(part)
                                                 : std::exchange(slot.arrived_gradient, {});
@@ -318,6 +346,22 @@ void Pipeline::Parts::backward(Stage& stage, const Microbatch& part) {
   }
 }
 
+void Pipeline::Parts::train_on(const Tensor& in, const Tensor& goal) {
+  tied->begin(has_summed);
+  {
+    std::vector<std::unique_ptr<DistributedDataParallel::NoSync>> local;
+    for (const auto& ddp : data_parallel)
+      local.push_back(std::make_unique<DistributedDataParallel::NoSync>(*ddp));
+    run(in, goal, true);
+  }
+  has_summed = syncs;
+  if (!syncs) return;
+  failed = true;
+  for (const auto& ddp : data_parallel) ddp->backward({}, 0.0);
+  tied->sum();
+  failed = false;
+}
+
 double Pipeline::Parts::mean_loss() {
   double sum = 0.0;
   for (const auto& [share, value] : losses) sum += share * value.item();
@@ -328,12 +372,17 @@ double Pipeline::Parts::mean_loss() {
 }
 
 Pipeline::Pipeline(std::vector<std::shared_ptr<nn::Module>> stages,
-                   std::shared_ptr<ProcessGroup> group, PipelineSchedule schedule, Loss loss)
+                   std::shared_ptr<ProcessGroup> group, PipelineSchedule schedule, Loss loss,
+                   const PipelineOptions& options)
     : parts_(std::make_unique<Parts>()) {
   if (!group) throw InputError("Pipeline: the group is a null pointer.");
   agree(
-      *group, [&] { expect_executable(schedule, *group, stages, static_cast<bool>(loss)); },
-      as_input_error);
+      *group,
+      [&] {
+        expect_executable(schedule, *group, stages, static_cast<bool>(loss));
+        expect_replicas(options.data_parallel, stages);
+      },
+      as_input_error());
   const auto all = agree(*group, [&] { return numbers_of(schedule); });
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
@@ -349,14 +398,33 @@ Pipeline::Pipeline(std::vector<std::shared_ptr<nn::Module>> stages,
     if (parts_->is_here(stage)) parts_->add_stage(stage, std::move(*module++));
   }
   parts_->device = device_of(parts_->stages);
+  parts_->data_parallel = options.data_parallel;
+  const auto find = [this](const StageParameter& wanted) {
+    for (const auto& [name, variable] :
+         parts_->stage_here(wanted.stage).module->named_parameters()) {
+      if (name == wanted.name) return variable;
+    }
+    return Variable();
+  };
+  parts_->tied.emplace(*parts_->group, parts_->schedule.rank_of_stage, find, options.tied);
 }
 
 Pipeline::~Pipeline() = default;
 
-double Pipeline::step(const Tensor& input, const Tensor& target) {
+Pipeline::NoSync::NoSync(Pipeline& pipeline) noexcept
+    : pipeline_(pipeline), before_(std::exchange(pipeline.parts_->syncs, false)) {}
+
+Pipeline::NoSync::~NoSync() { pipeline_.parts_->syncs = before_; }
+
+void Pipeline::set_random_context(const std::optional<nn::RandomContext>& context) {
+  parts_->random = context;
+}
+
+double Pipeline::step(const Tensor& input, const Tensor& target, double weight) {
   parts_->records = true;
   parts_->keeps_outputs = false;
-  parts_->run(input, target, true);
+  parts_->weight = weight;
+  parts_->train_on(input, target);
   return parts_->mean_loss();
 }
 
@@ -424,6 +492,9 @@ bool Pipeline::has_last_stage() const noexcept {
 }
 void Pipeline::train(bool on) {
   for (const Stage& stage : parts_->stages) stage.module->train(on);
+}
+void Pipeline::close() {
+  parts_->tied->close();
 }
 
 }  // namespace lockstep

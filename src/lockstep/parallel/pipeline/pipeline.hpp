@@ -2,11 +2,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/nn/random.hpp>
+#include <lockstep/parallel/pipeline/pipeline_options.hpp>
 #include <lockstep/parallel/pipeline/schedule.hpp>
 
 namespace lockstep {
@@ -36,6 +39,19 @@ namespace lockstep {
 /// got to different places.
 class Pipeline {
  public:
+  /// See no_sync().
+  class NoSync {
+   public:
+    explicit NoSync(Pipeline& pipeline) noexcept;
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    Pipeline& pipeline_;
+    bool before_;
+  };
+
   /// The mean loss over the rows of a micro-batch: of the last stage's output and the target's
   /// rows.
   using Loss = std::function<Variable(const Variable& output, const Tensor& target)>;
@@ -44,10 +60,11 @@ class Pipeline {
   /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group's ranks
   /// are the schedule's. Collective. Throws, on every rank alike, InputError as
   /// expect_deadlock_free does, for another number of ranks or of a rank's stages, for null modules
-  /// or loss, for schedules that differ between ranks, for backwards in two parts (see
-  /// docs/guide/model_parallel.md), and for an nccl group: give the group that controls it.
+  /// or loss, for schedules that differ between ranks, for options that do not fit the stages, for
+  /// backwards in two parts (see docs/guide/model_parallel.md), and for an nccl group: give the
+  /// group that controls it.
   Pipeline(std::vector<std::shared_ptr<nn::Module>> stages, std::shared_ptr<ProcessGroup> group,
-           PipelineSchedule schedule, Loss loss);
+           PipelineSchedule schedule, Loss loss, const PipelineOptions& options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -55,9 +72,24 @@ class Pipeline {
   /// Forward and backward of a batch. `input`, whose rows the micro-batches share out as equally as
   /// possible, is looked at on the first stage's rank, `target`, of as many rows, on the last's.
   /// Returns the mean loss, on every rank. A batch may have fewer rows than micro-batches, or none:
-  /// then the loss is 0 and no gradient changes. Collective. Throws InputError, on every rank
-  /// alike and before anything is computed, for a tensor that is missing or has other rows.
-  double step(const Tensor& input, const Tensor& target);
+  /// then the loss is 0, and it adds zeros. Gradients are multiplied by `weight`: of replicas with
+  /// different shares of the global batch, which PipelineOptions::data_parallel averages, replicas
+  /// x samples of this replica / all samples. Collective. Throws InputError, on every rank alike
+  /// and before anything is computed, for a tensor that is missing or has other rows.
+  double step(const Tensor& input, const Tensor& target, double weight = 1.0);
+
+  /// While the returned object lives, steps add to this rank's gradients alone: nothing is summed
+  /// over replicas and tied parameters. The next step outside sums all of it.
+  ///   { const auto local = pipeline.no_sync(); pipeline.step(first_half, targets, 0.5); }
+  ///   pipeline.step(second_half, its_targets, 0.5);
+  /// The same on all ranks. Local.
+  [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
+
+  /// What dropout draws in the steps to come: `first_sample` is the batch's first row. The masks
+  /// are those of the undivided model under a RandomContextGuard of this context, if every rank has
+  /// built the whole model after the same nn::manual_seed. Without it, each rank draws its own. The
+  /// same on all ranks. Local.
+  void set_random_context(const std::optional<nn::RandomContext>& context);
 
   /// Forward alone, without gradients, in the modules' present mode (train(), eval()). Arguments,
   /// result and errors as step()'s. Collective.
@@ -79,6 +111,8 @@ class Pipeline {
   /// Sets the mode of this rank's stages.
   void train(bool on = true);
   void eval() { train(false); }
+  /// Closes the groups of tied parameters: before the pipeline's group is closed. Collective.
+  void close();
 
  private:
   struct Parts;
