@@ -186,7 +186,12 @@ void FullyShardedDataParallel::broadcast_buffers() {
 }
 
 std::vector<std::string> FullyShardedDataParallel::never_used() const {
-  return reducer_->never_used();
+  const std::vector<std::string> unused = reducer_->never_used();
+  std::vector<std::string> in_order;
+  for (const auto& piece : pieces_) {
+    if (std::ranges::find(unused, piece.name) != unused.end()) in_order.push_back(piece.name);
+  }
+  return in_order;
 }
 
 const GradientSumStats& FullyShardedDataParallel::stats() const noexcept {
