@@ -109,6 +109,22 @@ TEST_F(Mesh, TensorParallelMlpHasTheCurveOfOneRank) {
   expect_same_curve("one", "both", 1e-4);
 }
 
+TEST_F(Mesh, ContextParallelGptHasTheCurveOfOneRankAlsoWithTheOtherDimensions) {
+  const Words no_dropout{"model.residual_dropout=0"};
+  const auto with = [&](const Words& more) {
+    Words all = no_dropout;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  good(gpt(1, "one", no_dropout));
+  good(gpt(2, "cp", with({"mesh.cp=2"})));
+  expect_same_curve("one", "cp", 1e-4);
+  good(gpt(4, "dp_cp", with({"mesh.cp=2"})));
+  expect_same_curve("one", "dp_cp", 1e-4);
+  good(gpt(4, "cp_tp", with({"mesh.cp=2", "mesh.tp=2"})));
+  expect_same_curve("one", "cp_tp", 1e-4);
+}
+
 TEST_F(Mesh, ARunGoesOnOnAnotherMeshAndWithTheSameBitsOnItsOwn) {
   good(gpt(1, "one", {}));
   good(gpt(2, "whole", {"mesh.tp=2"}));
@@ -161,6 +177,9 @@ TEST_F(Mesh, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
   refused(gpt(2, "no", {"mesh.tp=2", "train.precision=\"fp16\""}), "fp16");
   refused(gpt(2, "no", {"mesh.tp=2", "optimizer.kind=\"lamb\""}), "trust ratios");
   refused(gpt(2, "no", {"mesh.tp=2", "ddp.comm_hook=\"power_sgd\""}), "ddp.comm_hook");
+  refused(gpt(2, "no", {"mesh.cp=2", "data.context=30"}), "must be a multiple of 4");
+  refused(gpt(2, "no", {"mesh.cp=2", "train.reduction=\"invariant\""}), "invariant");
+  refused(mlp(2, "no", {"mesh.cp=2"}), "mesh.cp = 1");
   refused(mlp(2, "no", {"mesh.tp=2", "model.hidden=[]"}), "at least");
   refused(classify(2, small_run(scratch_.file("no"), {"--set", "mesh.tp=2"})), "ready plan");
   EXPECT_FALSE(std::filesystem::exists(scratch_.file("no")));

@@ -102,6 +102,13 @@ std::vector<std::int64_t> Dataset::labels() const {
   return all;
 }
 
+Batch Batch::mapped(const std::function<Tensor(const Tensor&)>& f) const {
+  Batch other = *this;
+  other.inputs_ = other.all_inputs_ = f(inputs_);
+  other.targets_ = other.all_targets_ = f(targets_);
+  return other;
+}
+
 Batch Batch::to(DType dtype) const {
   const auto converted = [dtype](const Tensor& t) {
     return is_floating(t.dtype()) ? t.to(dtype).clone() : t.clone();

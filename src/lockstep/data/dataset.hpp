@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,9 @@ class Batch {
   /// A separate batch with the same samples; inputs and targets are converted to `dtype`, except
   /// integers.
   [[nodiscard]] Batch to(DType dtype) const;
+  /// A separate batch with the same samples, with `f` of inputs and of targets in their place. Not
+  /// for samples of several inputs.
+  [[nodiscard]] Batch mapped(const std::function<Tensor(const Tensor&)>& f) const;
 
  private:
   void make_room(std::int64_t samples);

@@ -8,6 +8,9 @@ void declare(DeckTable& table, MeshOptions& options) {
             {.doc = "data parallel: parts of a batch; -1: the ranks that the others leave",
              .min = -1,
              .max = 1e9});
+  table.key(
+      "cp", options.cp,
+      {.doc = "context parallel: ranks that share out each sequence; gpt", .min = -1, .max = 1e9});
   table.key("tp", options.tp,
             {.doc = "tensor parallel: ranks that share out the model's tensors; gpt, transformer "
                     "and mlp",
@@ -16,7 +19,9 @@ void declare(DeckTable& table, MeshOptions& options) {
 }
 
 std::vector<MeshDim> dims_of(const MeshOptions& options) {
-  return {{"dp", static_cast<int>(options.dp)}, {"tp", static_cast<int>(options.tp)}};
+  return {{"dp", static_cast<int>(options.dp)},
+          {"cp", static_cast<int>(options.cp)},
+          {"tp", static_cast<int>(options.tp)}};
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@ class DeckTable;
 /// that the others leave.
 struct MeshOptions {
   std::int64_t dp = -1;  ///< data parallel: parts of a batch
+  std::int64_t cp = 1;   ///< context parallel: parts of each sequence
   std::int64_t tp = 1;   ///< tensor parallel: parts of the model's tensors
 };
 void declare(DeckTable& table, MeshOptions& options);

@@ -37,7 +37,7 @@ class ParameterUpdate final : public TrainingPart {
  private:
   [[nodiscard]] optim::Clipping clip(const Training& training) const;
 
-  std::optional<optim::GradScaler> scaler_;  ///< with fp16 only
+  std::optional<optim::GradScaler> scaler_;             ///< with fp16 only
   std::optional<TensorParallelGradNorm> divided_norm_;  ///< of a model with divided tensors
 };
 

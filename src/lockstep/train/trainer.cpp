@@ -19,7 +19,6 @@
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
-#include <lockstep/parallel/tensor/plans.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
@@ -74,7 +73,7 @@ std::unique_ptr<DistributedDataParallel> make_model(const Task& task, const RunP
   const nn::DeviceGuard on_device(plan.device);
   const MemoryLabel label("model and gradients");
   auto model = task.make_model();
-  if (ranks.tensor) tensor_parallelize(*model, ranks.tensor);
+  divide(*model, ranks);
   return std::make_unique<DistributedDataParallel>(std::move(model), ranks.data, plan.ddp);
 }
 
@@ -173,13 +172,13 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
                  const TrainingParts& parts)
     : ranks_(make_rank_groups(std::move(group), plan.mesh)),
       task_(task),
-      plan_(std::make_unique<const RunPlan>(as_carried_out(plan, task, ranks_.data->size()))),
+      plan_(std::make_unique<const RunPlan>(as_carried_out(plan, task, ranks_.batch->size()))),
       library_versions_(std::move(library_versions)),
-      batches_(batches_of(task, *plan_, ranks_.data->size())),
+      batches_(batches_of(task, *plan_, ranks_.batch->size())),
       loader_(std::make_unique<Loader>(
           task.data().train,
           std::make_unique<TrainBatches>(
-              batches_, ranks_.data->rank(),
+              batches_, ranks_.batch->rank(),
               make_order(task.data(), plan.train.seed, task.loading().shuffle)),
           task.loading().prefetch, task.data().augmentation, plan.device)),
       ddp_(make_model(task, *plan_, ranks_)),
@@ -188,15 +187,17 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
       figures_(plan.device),
-      training_{ranks_.all, ranks_.data, ranks_.tensor, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
+      training_{ranks_.all, ranks_.data, ranks_.tensor,  task_,       *plan_,
+                batches_,   *ddp_,       ddp_->module(), *optimizer_, state_},
       stop_(std::make_unique<StopAgreement>(*ranks_.all)) {
   expect_names(parts);
   const Datasets& data = task.data();
   if (const auto& judging = judged_by(data))
-    judge_ = std::make_unique<Evaluator>(ranks_.data, task, judging, plan.eval.batch_size, plan.device);
+    judge_ = std::make_unique<Evaluator>(ranks_, task, judging, plan.eval.batch_size, plan.device);
   if (data.validation && data.test)
-    test_ = std::make_unique<Evaluator>(ranks_.data, task, data.test, plan.eval.batch_size, plan.device);
-  if (plan_->device == Device{} && !has_units_for(plan_->train.precision) && ranks_.all->rank() == 0) {
+    test_ = std::make_unique<Evaluator>(ranks_, task, data.test, plan.eval.batch_size, plan.device);
+  if (plan_->device == Device{} && !has_units_for(plan_->train.precision) &&
+      ranks_.all->rank() == 0) {
     log(LogLevel::warning,
         "this processor does not compute products of train.precision itself: operands are rounded "
         "and multiplied in f32, which is slower than train.precision = \"f32\"");
@@ -222,7 +223,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
-  divide_for_check(plan, mesh, *model);
+  divide_for_check(plan, mesh, *task.data().train, *model);
   validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
   const BatchPlan batches = batches_of(task, carried_out, parts_of_batch);

@@ -47,13 +47,16 @@ class OwnTime {
 void Trainer::backward(const Share& part, const Batch& samples, StepResult& step) {
   const bool all_go_forward = model().forward_is_collective();
   const Tensor loss_scale = update_->loss_scale();
+  // Slices of one sequence draw other numbers.
+  const std::int64_t first_draw =
+      part.first_in_batch + (ranks_.sequence ? ranks_.sequence->rank() * part.batch_size : 0);
   for (std::int64_t i = 0; i < plan_->train.accumulate; ++i) {
     const Range rows = part_of(part.size(), plan_->train.accumulate, i);
     const bool last = i + 1 == plan_->train.accumulate;
     if (rows.size() == 0 && !last && !all_go_forward) continue;
-    const nn::RandomContextGuard random({plan_->train.seed, static_cast<std::uint32_t>(state_.step),
-                                         part.first_in_batch + rows.begin});
-    const Batch batch = samples.slice(rows.begin, rows.end);
+    const nn::RandomContextGuard random(
+        {plan_->train.seed, static_cast<std::uint32_t>(state_.step), first_draw + rows.begin});
+    const Batch batch = ranks_.own_slice(samples.slice(rows.begin, rows.end));
     Variable loss;
     if (rows.size() > 0 || all_go_forward) {
       const OwnTime own(*ddp_, step.times.forward, "forward");
@@ -69,7 +72,8 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
     if (!last) local.emplace(*ddp_);
     const OwnTime own(*ddp_, step.times.backward, "backward");
     const DeviceSpans::Span span(figures_.spans(), "backward");
-    const double weight = static_cast<double>(rows.size()) / static_cast<double>(part.batch_size);
+    const double weight = static_cast<double>(rows.size()) /
+                          static_cast<double>(part.batch_size * ranks_.sequence_parts());
     ddp_->backward(loss, weight, loss_scale);
   }
 }
@@ -78,10 +82,10 @@ void Trainer::read_figures(StepResult& step, std::int64_t left) {
   if (left == 0 && figures_.waiting() > 0) expect_right_indices(plan_->device);
   while (figures_.waiting() > left) {
     const StepFigures::Taken taken = figures_.take();
-    step.loss_sum = taken.sum;
+    step.loss_sum = taken.sum / ranks_.sequence_parts();
     step.loss_step = taken.step;
     step.grad_norm = taken.grad_norm;
-    epoch_loss_ += taken.sum;
+    epoch_loss_ += step.loss_sum;
     if (taken.is_left_out && ranks_.all->rank() == 0)
       update_->tell_left_out(taken.step, taken.loss_scale);
     if (!taken.not_finite || step.not_finite) continue;
@@ -108,7 +112,7 @@ StepResult Trainer::take_step(bool reads_loss) {
   StepResult step = std::exchange(unseen_, {});
 
   const std::int64_t number = loader_->next_step();
-  const Share share = batches_.share(number, ranks_.data->rank());
+  const Share share = batches_.share(number, ranks_.batch->rank());
   const Batch& batch = loader_->next();
   for (const auto& part : parts_) part->before_step(training_);
 

@@ -7,6 +7,7 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/context_parallel.hpp>
 #include <lockstep/parallel/tensor/plans.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 
@@ -14,41 +15,84 @@ namespace lockstep::train {
 
 MeshOptions fitted(const MeshOptions& options, int ranks) {
   const auto dims = fit_mesh(dims_of(options), ranks);
-  return {.dp = dims[0].size, .tp = dims[1].size};
+  return {.dp = dims[0].size, .cp = dims[1].size, .tp = dims[2].size};
 }
 
 RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all, const MeshOptions& options) {
   expect_given("Trainer", "the process group", all);
   const MeshOptions sizes = fitted(options, all->size());
-  RankGroups groups{.all = all, .data = all, .tensor = nullptr};
-  if (sizes.tp == 1) return groups;
+  RankGroups groups{.all = all, .batch = all, .sequence = nullptr, .data = all, .tensor = nullptr};
+  if (sizes.tp == 1 && sizes.cp == 1) return groups;
   DeviceMesh mesh(all, dims_of(sizes));
-  groups.data = mesh.group("dp");
-  groups.tensor = mesh.group("tp");
+  groups.batch = groups.data = mesh.group("dp");
+  if (sizes.cp > 1) {
+    groups.sequence = mesh.group("cp");
+    groups.data = mesh.flatten({"dp", "cp"});
+  }
+  if (sizes.tp > 1) groups.tensor = mesh.group("tp");
   return groups;
 }
 
-void divide_for_check(const RunPlan& plan, const MeshOptions& sizes, nn::Module& model) {
+Batch RankGroups::own_slice(const Batch& batch) const {
+  if (!sequence) return batch;
+  return batch.mapped([&](const Tensor& tokens) {
+    return sequence_slice(tokens, sequence->rank(), sequence->size(), SequenceOrder::zigzag);
+  });
+}
+
+void divide(nn::Module& model, const RankGroups& ranks) {
+  if (ranks.tensor) tensor_parallelize(model, ranks.tensor);
+  if (ranks.sequence) context_parallel(model, ranks.sequence, SequenceOrder::zigzag);
+}
+
+namespace {
+
+void refuse(const char* key, const char* what, const char* remedy) {
+  throw InputError(fmt::format("{} does not go together with {}: {}", what, key, remedy));
+}
+
+void expect_sequences_divide(const RunPlan& plan, const MeshOptions& sizes, const Dataset& data,
+                             const nn::Module& model) {
+  if (plan.train.reduction == TrainOptions::Reduction::invariant) {
+    refuse("mesh.cp", "train.reduction = \"invariant\"",
+           "its sums go over shards of samples. Use train.reduction = \"fast\"");
+  }
+  if (!dynamic_cast<const nn::Gpt*>(&model)) {
+    throw InputError(
+        "context parallelism shares out the tokens of model.kind = \"gpt\". Set mesh.cp = 1 for "
+        "other models");
+  }
+  const std::int64_t length = data.sample_shape()[0], parts = 2 * sizes.cp;
+  if (length % parts == 0) return;
+  throw InputError(fmt::format(
+      "mesh.cp = {}: each rank takes two equal parts of a sequence, so data.context = {} "
+      "must be a multiple of {}",
+      sizes.cp, length, parts));
+}
+
+}  // namespace
+
+void divide_for_check(const RunPlan& plan, const MeshOptions& sizes, const Dataset& data,
+                      nn::Module& model) {
+  if (sizes.cp > 1) expect_sequences_divide(plan, sizes, data, model);
   if (sizes.tp == 1) return;
-  const auto refuse = [](const char* what, const char* remedy) {
-    throw InputError(fmt::format("{} does not go together with mesh.tp: {}", what, remedy));
-  };
   if (!plan.train.init_from.empty()) {
-    refuse("train.init_from",
+    refuse("mesh.tp", "train.init_from",
            "each rank holds parts of the model's tensors. Start with mesh.tp = 1, save, and resume "
            "from that checkpoint with mesh.tp");
   }
   if (plan.train.precision == Precision::fp16) {
-    refuse("train.precision = \"fp16\"",
+    refuse("mesh.tp", "train.precision = \"fp16\"",
            "ranks that share out the model would have to skip the same steps. Use bf16 or f32");
   }
   if (plan.ddp.comm_hook == CommHookKind::power_sgd ||
       plan.ddp.comm_hook == CommHookKind::post_local_sgd) {
-    refuse("this ddp.comm_hook", "set \"all_reduce\", \"bf16_compress\" or \"fp16_compress\"");
+    refuse("mesh.tp", "this ddp.comm_hook",
+           "set \"all_reduce\", \"bf16_compress\" or \"fp16_compress\"");
   }
   tensor_parallelize(model, std::make_shared<FakeGroup>(static_cast<int>(sizes.tp), 0));
   if (!optim::make_optimizer(plan.optimizer, model.trained_parameters())->is_elementwise()) {
-    refuse("this optimizer.kind",
+    refuse("mesh.tp", "this optimizer.kind",
            "its trust ratios are norms of whole parameters. Use an optimizer such as adamw");
   }
 }

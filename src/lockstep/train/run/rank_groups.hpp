@@ -2,6 +2,7 @@
 #include <memory>
 
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/dataset.hpp>
 #include <lockstep/parallel/mesh_options.hpp>
 
 namespace lockstep::nn {
@@ -15,22 +16,35 @@ struct RunPlan;
 /// The groups of a training, from [mesh]: which ranks share out what.
 struct RankGroups {
   std::shared_ptr<ProcessGroup> all;
-  /// The ranks that share out a batch: each computes other samples with the same part of the model.
+  /// The ranks that share out the samples of a batch.
+  std::shared_ptr<ProcessGroup> batch;
+  /// The ranks that share out each sequence. Null if each has whole ones.
+  std::shared_ptr<ProcessGroup> sequence;
+  /// Those two together: ranks whose losses and gradients are summed. They hold the same part of
+  /// the model.
   std::shared_ptr<ProcessGroup> data;
   /// The ranks that share out the model's tensors: they compute the same samples together. Null if
   /// each holds all of the model.
   std::shared_ptr<ProcessGroup> tensor;
+
+  [[nodiscard]] int sequence_parts() const noexcept { return sequence ? sequence->size() : 1; }
+  /// This rank's slice of the sequences of `batch`, if several share them out; else the batch.
+  [[nodiscard]] Batch own_slice(const Batch& batch) const;
 };
 
 /// Collective. Throws InputError, on every rank, for sizes that do not fit.
 [[nodiscard]] RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all,
                                           const MeshOptions& options);
 
-/// The sizes of the dimensions on `ranks` ranks. Throws InputError for sizes that do not fit. Local.
+/// The sizes of the dimensions on `ranks` ranks. Throws InputError for sizes that do not fit.
+/// Local.
 [[nodiscard]] MeshOptions fitted(const MeshOptions& options, int ranks);
 
-/// Divides `model` as tensor_group will. Throws InputError if model, plan and sizes do not fit
-/// together. Local.
-void divide_for_check(const RunPlan& plan, const MeshOptions& sizes, nn::Module& model);
+/// Divides `model` over the ranks. Collective.
+void divide(nn::Module& model, const RankGroups& ranks);
+/// Divides `model` as rank 0 of a mesh of these sizes would. Throws InputError if model, data, plan
+/// and sizes do not fit together. Local.
+void divide_for_check(const RunPlan& plan, const MeshOptions& sizes, const Dataset& data,
+                      nn::Module& model);
 
 }  // namespace lockstep::train

@@ -24,15 +24,15 @@ double combined(double a, double b, ReduceOp op) {
 
 }  // namespace
 
-Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
-                     std::shared_ptr<const Dataset> data, std::int64_t batch_size, Device device)
-    : group_(expect_given("Evaluator", "the process group", std::move(group))),
+Evaluator::Evaluator(RankGroups ranks, const Task& task, std::shared_ptr<const Dataset> data,
+                     std::int64_t batch_size, Device device)
+    : ranks_(std::move(ranks)),
       task_(task),
       data_(expect_given("Evaluator", "the data set", std::move(data))),
-      batches_(data_->size(), batch_size, group_->size()),
-      loader_(std::make_unique<Loader>(data_,
-                                       std::make_unique<EvalBatches>(batches_, group_->rank()),
-                                       task.loading().prefetch, BatchTransforms{}, device)) {}
+      batches_(data_->size(), batch_size, ranks_.batch->size()),
+      loader_(std::make_unique<Loader>(
+          data_, std::make_unique<EvalBatches>(batches_, ranks_.batch->rank()),
+          task.loading().prefetch, BatchTransforms{}, device)) {}
 
 Evaluator::~Evaluator() = default;
 
@@ -48,15 +48,16 @@ Evaluation Evaluator::operator()(nn::Module& model) {
   loader_->start_epoch(0);
   while (loader_->has_next()) {
     const auto number =
-        static_cast<std::size_t>(batches_.batch_of(group_->rank(), loader_->next_step()));
+        static_cast<std::size_t>(batches_.batch_of(ranks_.batch->rank(), loader_->next_step()));
     const auto row = std::span(rows).subspan(number * width, width);
-    const Batch& batch = loader_->next();
+    const Batch batch = ranks_.own_slice(loader_->next());
     const Variable output = task_.forward(model, batch);
-    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
+    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size()) /
+             ranks_.sequence_parts();
     task_.measure(output.data(), batch, row.subspan(1));
   }
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
-  group_->all_reduce(all_rows, ReduceOp::sum).wait();
+  ranks_.data->all_reduce(all_rows, ReduceOp::sum).wait();
   rows = all_rows.to_vector<double>();
   const auto over_batches = [&](std::size_t column, ReduceOp op) {
     double total = rows[column];

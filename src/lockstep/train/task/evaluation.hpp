@@ -4,12 +4,12 @@
 
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/tensor/device.hpp>
+#include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/task/outcome.hpp>
 
 namespace lockstep {
 class Dataset;
 class Loader;
-class ProcessGroup;
 namespace nn {
 class Module;
 }
@@ -24,15 +24,15 @@ class Task;
 class Evaluator {
  public:
   /// `task` must outlive this. The models will be on `device`.
-  Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
-            std::shared_ptr<const Dataset> data, std::int64_t batch_size, Device device = {});
+  Evaluator(RankGroups ranks, const Task& task, std::shared_ptr<const Dataset> data,
+            std::int64_t batch_size, Device device = {});
   ~Evaluator();
 
   /// Runs the model in evaluation mode and restores the mode of each module. Collective.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
 
  private:
-  std::shared_ptr<ProcessGroup> group_;
+  RankGroups ranks_;
   const Task& task_;
   std::shared_ptr<const Dataset> data_;
   EvalPlan batches_;
