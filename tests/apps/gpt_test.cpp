@@ -109,7 +109,7 @@ TEST_F(Gpt, IsPlannedForAMeshOf4096RanksInTwoSeconds) {
          {"mesh pp=8 dp=64 fsdp=1 cp=1 tp=8: 4096 ranks\n",
           "pp         8      0 512 1024 1536 ... 3584  between nodes\n",
           "tp         8      0 1 2 3 ... 7             within a node\n",
-          "h.*.attn.c_attn.weight  [192, 64]   [24, 64] rows ", "loss: all_reduce"}) {
+          "h.*.attn.c_attn.weight  [192, 64]  [24, 64] rows ", "loss: all_reduce"}) {
       EXPECT_TRUE(described.says(text)) << text << " in\n" << described.output;
     }
   }

@@ -170,11 +170,11 @@ std::string traffic_of(const MeshPlan& plan) {
   Table table(2);
   table.add(
       {"dimension", "sent by a rank in a step, MiB", "no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3"});
-  for (const auto& [dim, what] : kinds) {
-    std::vector<std::string> words{dim, what};
+  for (const auto& kind : kinds) {
+    std::vector<std::string> words{kind.first, kind.second};
     for (const auto& traffic : plan.traffic) {
       const auto at = std::ranges::find_if(
-          traffic, [&](const MeshTraffic& t) { return t.dim == dim && t.what == what; });
+          traffic, [&](const MeshTraffic& t) { return std::pair(t.dim, t.what) == kind; });
       words.push_back(at == traffic.end() ? "-" : mebibytes(at->bytes));
     }
     table.add(std::move(words));
