@@ -1,6 +1,7 @@
 #include <lockstep/parallel/ring_of_keys.hpp>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -42,9 +43,7 @@ class Loop {
     }
   }
 
-  [[nodiscard]] std::int64_t keys_of(int rank) const {
-    return plan_.keys[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] std::int64_t keys_of(int rank) const { return plan_.keys_of(rank); }
   /// Memory for the keys and values of any rank, or for their gradients.
   [[nodiscard]] Tensor buffer(const Tensor& like) const {
     std::int64_t most = 0;
