@@ -28,7 +28,7 @@ struct GptOptions {
 /// of each token in every block. For one sequence.
 class GptCache {
  public:
-  /// Throws InputError for a model whose parameters have 16 bits.
+  /// Throws InputError for a model whose parameters have 16 bits, and for one that ranks share out.
   explicit GptCache(const Gpt& model);
 
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }  ///< tokens seen
