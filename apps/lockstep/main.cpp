@@ -285,8 +285,22 @@ int main(int argc, char** argv) {
   }
 
   auto* model = cli.add_subcommand("model", "inspect networks")->require_subcommand(1);
-  takes_deck(add(model, "describe", "print a deck's layers: shapes, parameters, FLOPs, memory",
-                 [&] { return utility::describe_model(files.front(), overrides); }));
+  std::string mesh;
+  int ranks_per_node = 0;
+  auto* describe =
+      add(model, "describe", "print a deck's layers: shapes, parameters, FLOPs, memory", [&] {
+        return mesh.empty()
+                   ? utility::describe_model(files.front(), overrides)
+                   : utility::describe_mesh(files.front(), overrides, mesh, ranks_per_node);
+      });
+  takes_deck(describe);
+  auto* of_mesh = describe->add_option("--mesh", mesh,
+                                       "print what each rank of a mesh would hold and send "
+                                       "instead: pp, dp, fsdp, cp, tp with sizes, "
+                                       "as in dp=2,tp=4");
+  describe->add_option("--ranks-per-node", ranks_per_node, "with --mesh: to tell links apart")
+      ->needs(of_mesh)
+      ->check(lockstep::number_within(1, std::numeric_limits<int>::max()));
 
   auto* checkpoint =
       cli.add_subcommand("checkpoint", "inspect, compare and convert checkpoint files")

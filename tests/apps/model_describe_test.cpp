@@ -111,6 +111,53 @@ TEST(ModelDescribe, TakesOverridesAndRefusesUnfitOnes) {
   EXPECT_EQ(lockstep_utility({"model", "describe", "no-such-deck.toml"}).exit_code, 2);
 }
 
+TEST(ModelDescribe, OfAMeshTellsGroupsSharesMemoryAndTraffic) {
+  const std::vector<std::string> describe{"model",  "describe",    source("inputs/synthetic.toml"),
+                                          "--mesh", "dp=2,fsdp=2", "--ranks-per-node",
+                                          "2"};
+  const auto result = lockstep_utility(describe);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  // 21,840 parameters, and SGD's momentum: 0.083 MiB each.
+  for (const char* text :
+       {"mesh pp=1 dp=2 fsdp=2 cp=1 tp=1: 4 ranks\n",
+        "dp         2      0 2              between nodes\n",
+        "fsdp       2      0 1              within a node\n", "conv2.weight  [20, 10, 5, 5]  whole",
+        "21840 elements on the rank that holds most",
+        "optimizer state                   0.08    0.04    0.04    0.04\n",
+        "together, without activations     0.25    0.21    0.17    0.12\n",
+        "parameters: all_gather                 -    0.04    0.04    0.08\n"}) {
+    EXPECT_TRUE(result.says(text)) << text << " in\n" << result.output;
+  }
+  const auto state_of = [&](const std::vector<std::string>& settings) {
+    auto arguments = describe;
+    for (const std::string& setting : settings) {
+      arguments.emplace_back("--set");
+      arguments.push_back(setting);
+    }
+    return lockstep_utility(arguments).output;
+  };
+  EXPECT_NE(state_of({"optimizer.momentum=0"}).find("optimizer state                   0.00"),
+            std::string::npos);
+  EXPECT_NE(state_of({"model.kind=\"mlp\"", "optimizer.momentum=0.9"}).find("535818 elements"),
+            std::string::npos);
+}
+
+TEST(ModelDescribe, RefusesMeshesThatDoNotFit) {
+  const auto deck = source("inputs/synthetic.toml");
+  const auto refusal = [&](const std::vector<std::string>& mesh, const char* sentence) {
+    std::vector<std::string> arguments{"model", "describe", deck};
+    arguments.insert(arguments.end(), mesh.begin(), mesh.end());
+    const auto result = lockstep_utility(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_TRUE(result.says(sentence)) << sentence << " in\n" << result.output;
+  };
+  refusal({"--mesh", "dp=2,tp=2"}, "tp, cp and pp are planned for model.kind = \"gpt\" alone");
+  refusal({"--mesh", "dp=129"}, "dp x fsdp is 129, but there are only 128 samples of a step");
+  refusal({"--mesh", "two"}, "'two' is not a list of dimensions with sizes");
+  refusal({"--ranks-per-node", "2"}, "--ranks-per-node requires --mesh");
+  refusal({"--mesh", "dp=2", "--ranks-per-node", "0"}, "--ranks-per-node");
+}
+
 TEST(CheckGradients, PassForTheDefaultModelOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2}) {
     const ScratchFolder scratch;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -8,11 +9,13 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/collectives.hpp>
+#include <lockstep/parallel/context_parallel.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
@@ -96,6 +99,26 @@ TEST_P(DdpAllocation, StepsWithinJoinAndOfLocalSgdAllocateNothing) {
       averager.average_parameters();
     });
     join.finish();
+    EXPECT_EQ(allocations, 0.0);
+  });
+}
+
+TEST_P(DdpAllocation, SteadyStepsOfContextParallelismAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<nn::Gpt>(
+        nn::GptOptions{.vocabulary = 8, .context = 32, .width = 8, .depth = 2, .heads = 2});
+    context_parallel(*model, group, SequenceOrder::zigzag);
+    DistributedDataParallel ddp(model, group);
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01});
+    const Variable tokens(Tensor::zeros({2, 5}, DType::i64, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({2, 5}, DType::i64, test::asked_for_device());
+    const auto run = [&](nn::Module& m) { return static_cast<nn::Gpt&>(m).loss(tokens, target); };
+    const std::function<Variable(nn::Module&)> forward = run;
+    const double allocations = allocations_of(*group, [&] {
+      ddp.zero_grad();
+      ddp.forward(forward).backward();
+      sgd.step();
+    });
     EXPECT_EQ(allocations, 0.0);
   });
 }

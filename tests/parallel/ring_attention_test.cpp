@@ -53,7 +53,7 @@ std::vector<Case> cases() {
   using enum SequenceOrder;
   std::vector<Case> all;
   for (const SequenceOrder order : {contiguous, zigzag}) {
-    for (const std::int64_t length : {40, 23, 3, 1}) {
+    for (const std::int64_t length : {40, 23, 3}) {
       for (const bool causal : {false, true}) all.push_back({length, 2, 2, causal, order});
     }
     all.push_back({23, 6, 2, true, order});

@@ -3,7 +3,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreed_error.hpp>
@@ -32,31 +32,30 @@ class RingSequence final : public nn::SlicedSequence {
 
   Tensor positions(std::int64_t tokens, std::int64_t context) override {
     const CallLabel label("positions of slices");
-    const auto size = static_cast<std::size_t>(group_->size());
-    const Tensor lengths = Tensor::empty({group_->size()}, DType::i64);
+    const int size = group_->size();
+    const Tensor lengths = Tensor::empty({size}, DType::i64);
     group_->all_gather(Tensor::full({}, static_cast<double>(tokens), DType::i64), lengths).wait();
-    const auto tokens_of = lengths.to_vector<std::int64_t>();
-    const std::int64_t length =
-        std::accumulate(tokens_of.begin(), tokens_of.end(), std::int64_t{0});
+    const auto* const tokens_of = static_cast<const std::int64_t*>(lengths.data());
+    const std::int64_t length = std::accumulate(tokens_of, tokens_of + size, std::int64_t{0});
     if (length > context) {
       throw Agreed<ShapeError>("the slices of a sequence have " + std::to_string(length) +
                                " tokens together, more than the model's context of " +
                                std::to_string(context) + ".");
     }
     // Chunks in the order of the sequence: as ring_attention, by the slices that there are.
-    const std::size_t rank = static_cast<std::size_t>(group_->rank());
     const bool zigzag = order_ == SequenceOrder::zigzag;
-    std::vector<std::int64_t> mine;
+    Tensor mine = Tensor::empty({tokens}, DType::i64);
+    auto* at = static_cast<std::int64_t*>(mine.data());
     std::int64_t begin = 0;
-    for (std::size_t chunk = 0; chunk < (zigzag ? 2 * size : size); ++chunk) {
+    for (int chunk = 0; chunk < (zigzag ? 2 * size : size); ++chunk) {
       const bool second = chunk >= size;
-      const std::size_t owner = second ? 2 * size - 1 - chunk : chunk;
+      const int owner = second ? 2 * size - 1 - chunk : chunk;
       const std::int64_t all = tokens_of[owner], first = zigzag ? (all + 1) / 2 : all;
       const std::int64_t count = second ? all - first : first;
-      for (std::int64_t i = 0; owner == rank && i < count; ++i) mine.push_back(begin + i);
+      for (std::int64_t i = 0; owner == group_->rank() && i < count; ++i) *at++ = begin + i;
       begin += count;
     }
-    return Tensor::from(mine, {tokens});
+    return mine;
   }
 
  private:

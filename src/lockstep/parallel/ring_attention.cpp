@@ -4,7 +4,6 @@
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/node.hpp>
@@ -53,7 +52,7 @@ class RingNode : public PooledNode<RingNode> {
 
  private:
   [[nodiscard]] Tensor ring(const Tensor& grad_output, Tensor keys_values, const GradTarget& q,
-                           bool wants_keys) {
+                            bool wants_keys) {
     AttentionGrad grad_q;
     if (q.wanted) grad_q = {query_heads(plan_, q.tensor), q.accumulate};
     return detail::ring_backward(plan_, output_heads(plan_, grad_output),
@@ -124,8 +123,11 @@ RingPlan agreed_plan(const char* call, const GroupPtr& group, bool packed,
   const Tensor here = Tensor::empty({numbers}, DType::i64);
   std::memcpy(here.data(), &mine, sizeof mine);
   group->all_gather(here, all).wait();
-  std::vector<Facts> facts(static_cast<std::size_t>(size));
-  std::memcpy(facts.data(), all.data(), all.bytes());
+  const auto facts_of_rank = [&](int r) {
+    Facts facts;
+    std::memcpy(&facts, all[r].data(), sizeof facts);
+    return facts;
+  };
   RingPlan plan{.packed = packed,
                 .batch = mine.batch,
                 .heads = mine.heads,
@@ -136,23 +138,25 @@ RingPlan agreed_plan(const char* call, const GroupPtr& group, bool packed,
                 .causal = mine.causal != 0,
                 .order = static_cast<SequenceOrder>(mine.order),
                 .group = group,
-                .keys = {}};
+                .keys = Tensor::empty({size}, DType::i64)};
   bool failed = false;
-  for (const Facts& each : facts) {
-    failed = failed || each.failed != 0;
-    plan.keys.push_back(each.keys);
+  for (int r = 0; r < size; ++r) {
+    const Facts facts = facts_of_rank(r);
+    failed = failed || facts.failed != 0;
+    static_cast<std::int64_t*>(plan.keys.data())[r] = facts.keys;
   }
   if (failed) {
     agree(*group, [&] {
       if (failure) mine = facts_of();
     });
   }
+  const Facts first = facts_of_rank(0);
   for (int r = 1; r < size; ++r) {
-    const Facts& other = facts[static_cast<std::size_t>(r)];
-    if (other.fits(facts[0])) continue;
+    const Facts other = facts_of_rank(r);
+    if (other.fits(first)) continue;
     throw Agreed<ShapeError>(std::string(call) + ": rank " + std::to_string(r) + " of " +
                              std::to_string(size) + " has " + other.sentence() + ", but rank 0 " +
-                             facts[0].sentence() +
+                             first.sentence() +
                              ". Only the length of a slice may differ from rank to rank.");
   }
   return plan;
@@ -174,7 +178,7 @@ Variable attend(RingPlan plan, const Shape& shape, Tensor keys_values, const Ten
   detail::ring_forward(plan, query_heads(plan, q), std::move(keys_values), output_heads(plan, out),
                        log_sum);
   std::int64_t keys = 0;
-  for (const std::int64_t each : plan.keys) keys += each;
+  for (int r = 0; r < plan.group->size(); ++r) keys += plan.keys_of(r);
   // Two products of T x S x D a head, without the savings of a causal mask.
   count_flops(4 * plan.batch * plan.heads * plan.queries * keys * plan.width);
   const Tensor output = out;

@@ -1,6 +1,7 @@
 #include <lockstep/parallel/ring_of_keys.hpp>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -9,8 +10,6 @@
 
 namespace lockstep::detail {
 namespace {
-
-constexpr int keys_tag = 0, gradients_tag = 1;
 
 /// A part of a rank's slice that is contiguous in the sequence.
 struct Chunk {
@@ -44,9 +43,7 @@ class Loop {
     }
   }
 
-  [[nodiscard]] std::int64_t keys_of(int rank) const {
-    return plan_.keys[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] std::int64_t keys_of(int rank) const { return plan_.keys_of(rank); }
   /// Memory for the keys and values of any rank, or for their gradients.
   [[nodiscard]] Tensor buffer(const Tensor& like) const {
     std::int64_t most = 0;
@@ -123,20 +120,21 @@ class Loop {
   int rank_, size_;
 };
 
-/// A message to the next rank and one from the rank before, under way.
+/// A message to the next rank and one from the rank before, under way. Those of keys and of
+/// gradients need no tags, which NCCL does not have: all ranks start them in the same order.
 class Exchange {
  public:
   Exchange() = default;
-  Exchange(const GroupPtr& group, const Tensor& out, const Tensor& in, int tag) {
+  Exchange(const GroupPtr& group, const Tensor& out, const Tensor& in) {
     const CallLabel label("ring attention");
     const int rank = group->rank(), size = group->size();
     const int from = (rank + size - 1) % size, to = (rank + 1) % size;
     if (out.device().type == DeviceType::host) {  // without a batch, which allocates
-      received_ = group->irecv(in, from, tag);
-      sent_ = group->isend(out, to, tag);
+      received_ = group->irecv(in, from);
+      sent_ = group->isend(out, to);
     } else {
-      received_ = batch_isend_irecv(*group, {P2POp{P2POp::Kind::irecv, in, from, tag},
-                                             P2POp{P2POp::Kind::isend, out, to, tag}});
+      received_ = batch_isend_irecv(
+          *group, {P2POp{P2POp::Kind::irecv, in, from}, P2POp{P2POp::Kind::isend, out, to}});
     }
   }
   void wait() {
@@ -182,8 +180,7 @@ void ring_forward(const RingPlan& plan, const Heads& q, Tensor keys_values, cons
     if (step + 1 < loop.steps()) {
       if (!next.defined()) next = loop.buffer(current);
       const int coming = loop.source(step + 1);
-      exchange =
-          Exchange(plan.group, loop.of_rank(current, source), loop.of_rank(next, coming), keys_tag);
+      exchange = Exchange(plan.group, loop.of_rank(current, source), loop.of_rank(next, coming));
     }
     loop.each_block(source, [&](const Block& block) {
       const AttentionPlan attention = loop.attention(block);
@@ -251,8 +248,7 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
     if (step + 1 < loop.steps()) {
       if (!next.defined()) next = loop.buffer(current);
       const int coming = loop.source(step + 1);
-      exchange =
-          Exchange(plan.group, loop.of_rank(current, source), loop.of_rank(next, coming), keys_tag);
+      exchange = Exchange(plan.group, loop.of_rank(current, source), loop.of_rank(next, coming));
     }
     const auto grad_of_keys = [&](int which, const Block& block) {
       return wants_keys ? AttentionGrad{loop.keys(mine, which, source, block), true}
@@ -280,7 +276,7 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
       // time to their owner.
       if (step > 0) loop.of_rank(mine, source) += loop.of_rank(come, source);
       gradients = Exchange(plan.group, loop.of_rank(mine, source),
-                           loop.of_rank(come, loop.source(step + 1)), gradients_tag);
+                           loop.of_rank(come, loop.source(step + 1)));
       std::swap(mine, sent);
     }
     exchange.wait();

@@ -1,8 +1,5 @@
 #pragma once
-#include <array>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include <lockstep/parallel/ring_attention.hpp>
 #include <lockstep/tensor/kernels/sequence/attention_blocks.hpp>
@@ -20,12 +17,15 @@ struct RingPlan {
   bool causal;
   SequenceOrder order;
   GroupPtr group;
-  std::vector<std::int64_t> keys;  ///< S of each rank
+  Tensor keys;  ///< S of each rank, i64 on the host; a vector would allocate in each step
 
   [[nodiscard]] std::int64_t group_heads() const { return heads / key_heads; }
+  [[nodiscard]] std::int64_t keys_of(int rank) const {
+    return static_cast<const std::int64_t*>(keys.data())[rank];
+  }
   /// Elements of rank `rank`'s keys and values.
   [[nodiscard]] std::int64_t elements(int rank) const {
-    return 2 * batch * key_heads * keys[static_cast<std::size_t>(rank)] * width;
+    return 2 * batch * key_heads * keys_of(rank) * width;
   }
 };
 
