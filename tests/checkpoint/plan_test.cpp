@@ -162,7 +162,7 @@ TEST(PlanState, APartOfEachOfSeveralPartsHasItsRunsWhereTheWholeHasThem) {
     std::vector<std::int64_t> begins;
     for (const Slab& slab : plan[0].entry.slabs) {
       if (slab.owner != group.rank()) continue;
-      for (const Run& run : runs_of(slab)) begins.push_back(run.begin + 100 * run.bytes);
+      for (const auto& run : runs_of(slab)) begins.push_back(run.begin + 100 * run.bytes);
     }
     const std::int64_t first = 800 + 8 * group.rank();
     EXPECT_EQ(begins, (std::vector<std::int64_t>{first, first + 16, first + 32}));

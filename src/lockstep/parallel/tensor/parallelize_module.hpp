@@ -33,6 +33,7 @@ using ParallelPlan = std::vector<std::pair<std::string, std::shared_ptr<const Pa
 /// open. Collective. Throws InputError on every rank alike: if the models or plans differ, for a
 /// pattern that fits no module, a module that two patterns fit, a style that does not fit its
 /// module, sizes that cannot be dealt out, or a tied parameter that is not divided under each name.
+/// The model is of no use after that.
 void parallelize_module(nn::Module& model, const GroupPtr& group, const ParallelPlan& plan);
 
 }  // namespace lockstep
