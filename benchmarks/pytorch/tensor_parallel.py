@@ -93,6 +93,7 @@ def be_rank(rank, ranks, steps, port):
     model = GPT()
     if ranks > 1:
         model = parallel(model, init_device_mesh("cpu", (ranks,)))
+    model.head.weight = model.wte.weight  # tied; of two ranks, each has the same rows of both
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=False)
     tokens = (torch.arange(WINDOWS * CONTEXT) * 7919 % TOKENS).view(WINDOWS, CONTEXT)
 

@@ -81,11 +81,11 @@ TEST_P(TensorParallelWith, DataParallelismTrainsAsTheUndividedModel) {
 
 /// A table of tokens whose transpose gives the logits, as two modules that share a parameter.
 struct TiedHead : nn::Module {
-  explicit TiedHead(const Variable& shared) : weight_(register_parameter("weight", shared)) {}
+  explicit TiedHead(const Variable& shared) : weight(register_parameter("weight", shared)) {}
   Variable forward(const Variable& x) override {
-    return partition() ? partition()->linear(x, weight_, {}) : linear(x, weight_, {});
+    return partition() ? partition()->linear(x, weight, {}) : linear(x, weight, {});
   }
-  Variable weight_;
+  Variable weight;
 };
 struct TiedModel : nn::Module {
   TiedModel()
@@ -103,7 +103,7 @@ struct TiedHeadParallel : ParallelStyle {
     if (!head) place.refuse("TiedHeadParallel", "TiedHead");
     const ProcessGroup& group = *place.group();
     const Slice rows = cut_units("", 11, group.size(), group.rank()).units;
-    place.keep("weight", head->weight_, 0, rows);
+    place.keep("weight", head->weight, 0, rows);
     head->set_partition(std::make_shared<Logits>(place.group(), rows));
   }
   struct Logits : nn::Partition {
