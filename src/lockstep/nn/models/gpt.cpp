@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -23,6 +24,7 @@
 #include <lockstep/nn/models/transformer.hpp>
 #include <lockstep/nn/partition.hpp>
 #include <lockstep/nn/recompute.hpp>
+#include <lockstep/nn/sliced_sequence.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
 
@@ -71,7 +73,11 @@ class GptAttention : public Module {
     const Variable projected = (*c_attn_)(x);
     // As many heads as c_attn has rows for: this rank's, if ranks share them out.
     const std::int64_t heads = projected.shape()[-1] / (3 * head_width_);
-    return (*dropout_)((*c_proj_)(self_attention(projected, heads, causal)));
+    return (*dropout_)((*c_proj_)(sequence_ ? sequence_->self_attention(projected, heads, causal)
+                                            : self_attention(projected, heads, causal)));
+  }
+  void set_sliced_sequence(const std::shared_ptr<SlicedSequence>& sequence) {
+    sequence_ = sequence;
   }
 
   /// The same for x[1,n,width] alone. It follows the first `seen` rows of `cache` [context, 3
@@ -111,6 +117,7 @@ class GptAttention : public Module {
   std::int64_t heads_, head_width_;
   std::shared_ptr<Linear> c_attn_, c_proj_;
   std::shared_ptr<Dropout> dropout_;
+  std::shared_ptr<SlicedSequence> sequence_;
 };
 
 class GptMlp : public Module {
@@ -153,6 +160,10 @@ class GptBlock : public Module {
     auto& block = static_cast<GptBlock&>(module);
     const Variable attended = x + (*block.attn_)((*block.ln_1_)(x));
     return attended + block.mlp_->forward_again((*block.ln_2_)(attended));
+  }
+
+  void set_sliced_sequence(const std::shared_ptr<SlicedSequence>& sequence) {
+    attn_->set_sliced_sequence(sequence);
   }
 
   Variable next(const Variable& x, const Tensor& cache, std::int64_t seen) {
@@ -244,9 +255,26 @@ Variable Gpt::embedded(const Variable& tokens, std::int64_t first) {
   return (*wte_)(tokens) + (*wpe_)(Variable(positions));
 }
 
+Variable Gpt::embedded_slice(const Variable& tokens) {
+  if (tokens.shape().dims() != 2) return embedded(tokens, 0);  // which refuses it
+  const std::int64_t length = tokens.shape()[1];
+  const Tensor positions = sequence_->positions(length, options_.context);
+  return (*wte_)(tokens) +
+         (*wpe_)(Variable(positions.to(tokens.data().device()).reshape({1, length})));
+}
+
 Variable Gpt::hidden(const Variable& tokens) {
-  const Variable x = embedded(tokens, 0);
+  const Variable x = sequence_ ? embedded_slice(tokens) : embedded(tokens, 0);
   return (*ln_f_)((*h_)((*dropout_)(partition() ? partition()->enter(x) : x)));
+}
+
+void Gpt::set_sliced_sequence(std::shared_ptr<SlicedSequence> sequence) {
+  sequence_ = std::move(sequence);
+  for (const auto& block : blocks_) block->set_sliced_sequence(sequence_);
+}
+
+bool Gpt::forward_is_collective() const {
+  return sequence_ != nullptr || Module::forward_is_collective();
 }
 
 Variable Gpt::forward(const Variable& tokens) {
