@@ -13,6 +13,7 @@
 #include <lockstep/nn/layers/transformer.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/partition.hpp>
+#include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/device_mesh.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -177,6 +178,21 @@ TEST_P(TensorParallelWith, AttentionToAMemoryIsThatOfTheUndividedModule) {
         "MultiheadAttention: its heads are divided over ranks, and none has all their weights. "
         "Call "
         "forward(), or do not divide the module.");
+  });
+}
+
+TEST_P(TensorParallelWith, OptimizersThatLookAtWholeTensorsAreRefused) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    nn::Gpt model({.vocabulary = 11, .context = 4, .width = 8, .depth = 1, .heads = 4});
+    parallelize_gpt(model, group);
+    optim::LAMB lamb(model.named_parameters());
+    const std::string refused =
+        message_of<InputError>([&] { lamb.take_placements(model.state_dict()); });
+    EXPECT_EQ(refused,
+              group->size() == 1
+                  ? "nothing was thrown"
+                  : "this optimizer computes with norms of whole parameters, and ranks share out "
+                    "'wte.weight': use one that works element by element, such as adamw");
   });
 }
 

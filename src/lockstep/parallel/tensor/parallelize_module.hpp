@@ -22,7 +22,8 @@ using ParallelPlan = std::vector<std::pair<std::string, std::shared_ptr<const Pa
 /// together. They have the same loss and the undivided model's gradients: of a divided parameter
 /// this rank's slab, which state_dict() tells by its Placement, of others the whole, with the same
 /// bits on all ranks. optim::Optimizer updates slabs as it does parameters, unless its formula
-/// looks at whole tensors, as LARS and LAMB do; norms of gradients: tensor_parallel_clip_grad_norm.
+/// looks at whole tensors, as LARS and LAMB do: their take_placements() throws InputError. Norms of
+/// gradients: TensorParallelGradNorm.
 ///
 /// The model is rank 0's: its parameters and buffers are broadcast, so a seed gives the weights
 /// that the undivided model has. Each rank holds the undivided model until this returns. All
