@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <checkpoint/sample.hpp>
 #include <lockstep/checkpoint/save/chunks.hpp>
 
@@ -10,6 +12,7 @@ namespace {
 
 using test::checkpoint_error_of;
 using test::contains;
+using test::pattern;
 
 DatasetEntry dataset_of(std::int64_t elements) {
   DatasetEntry entry;
@@ -143,6 +146,40 @@ TEST(PlanState, AShardThatCannotBeOneIsToldWithItsNumbers) {
           checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
       EXPECT_TRUE(contains(error, "at offset [2, 0] does not fit into a tensor of shape [5, 3]"))
           << error;
+    }
+  });
+}
+
+TEST(PlanState, APartOfEachOfSeveralPartsHasItsRunsWhereTheWholeHasThem) {
+  const Shape global{6, 2};  // three parts of two rows; rank r holds row r of each
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    Placement placement = Placement::slab(global, {group.rank(), 0});
+    placement.parts = 3;
+    StateDict state;
+    state.insert("qkv", pattern({3, 2}), placement);
+    const auto plan = plan_state(group, state, {});
+    EXPECT_EQ(plan[0].entry.shape, global);
+    std::vector<std::int64_t> begins;
+    for (const Slab& slab : plan[0].entry.slabs) {
+      if (slab.owner != group.rank()) continue;
+      for (const auto& run : runs_of(slab)) begins.push_back(run.begin + 100 * run.bytes);
+    }
+    const std::int64_t first = 800 + 8 * group.rank();
+    EXPECT_EQ(begins, (std::vector<std::int64_t>{first, first + 16, first + 32}));
+  });
+}
+
+TEST(PlanState, PartsThatTheRowsDoNotMakeAreRefused) {
+  run_ranks_as_threads(1, [](ProcessGroup& group) {
+    for (const auto& [rows, offset, parts] :
+         {std::array<std::int64_t, 3>{6, 1, 3}, {6, 0, 4}, {6, 0, 0}}) {
+      Placement placement = Placement::slab({6, 2}, {offset, 0});
+      placement.parts = parts;
+      StateDict state;
+      state.insert("qkv", pattern({rows, 2}), placement);
+      const auto error =
+          checkpoint_error_of([&] { static_cast<void>(plan_state(group, state, {})); });
+      EXPECT_TRUE(contains(error, "does not fit into a tensor of shape [6, 2]")) << error;
     }
   });
 }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
+#include <support/message_of.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -12,6 +14,8 @@
 
 namespace lockstep::nn {
 namespace {
+
+using test::message_of;
 
 struct Inner : Module {
   Inner()
@@ -152,6 +156,48 @@ TEST(Dropout, ActsInTrainingOnlyAndKeepsTheMean) {
   EXPECT_NEAR(sum / 10000, 1.0, 0.03);
   layer.eval();
   EXPECT_EQ(layer(ones).data().to_vector<float>(), ones.data().to_vector<float>());
+}
+
+TEST(Module, ASlabTakesTheWholeParametersPlaceEverywhere) {
+  Linear layer(3, 4);
+  const Variable weight = layer.weight();
+  const Tensor slab = Tensor::full({2, 3}, 5.0);
+  const Placement placement = Placement::slab({4, 3}, {1, 0});
+  weight.grad_buffer().zero();
+  weight.mark_grad_present();
+  layer.keep_slab("weight", slab, placement);
+  EXPECT_EQ(weight.data().data(), slab.data());
+  EXPECT_FALSE(weight.grad().defined());
+  EXPECT_EQ(layer.state_dict().find("weight")->placement, placement);
+  EXPECT_EQ(layer.parameter_count(), 6 + 4);
+  EXPECT_EQ(message_of<Error>([&] { layer.keep_slab("gain", slab, placement); }),
+            "this module has no parameter 'gain' of its own");
+  EXPECT_EQ(message_of<Error>([&] { weight.set_value(slab.to(DType::f64)); }),
+            "a variable f32[2, 3] on host keeps its dtype when its value is replaced");
+  EXPECT_EQ(message_of<Error>([&] { (weight * 2.0).set_value(slab); }),
+            "only a leaf's value can be replaced");
+}
+
+TEST(Dropout, StreamsThatAgreeDrawTheSame) {
+  manual_seed(3);
+  RandomStream a, b;
+  static_cast<void>(b.next());
+  const RandomKey key = a.next();
+  a.agree_on(key);
+  b.agree_on(key);
+  const auto numbers = [](const RandomKey& k) {
+    return std::vector<std::uint64_t>{k.seed, k.stream, k.step,
+                                      static_cast<std::uint64_t>(k.first_sample)};
+  };
+  std::vector<std::vector<std::uint64_t>> drawn{numbers(key)};
+  for (int i = 0; i < 3; ++i) {
+    drawn.push_back(numbers(a.next()));
+    EXPECT_EQ(numbers(b.next()), drawn.back());
+  }
+  std::ranges::sort(drawn);
+  EXPECT_EQ(std::ranges::adjacent_find(drawn), drawn.end()) << "all draws differ";
+  const RandomContextGuard context({.seed = 9, .step = 4});
+  EXPECT_EQ(numbers(a.next()), numbers(b.next()));
 }
 
 TEST(Layers, ImpossibleSizesAreRefused) {

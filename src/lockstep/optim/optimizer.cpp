@@ -299,7 +299,16 @@ void Optimizer::set_momentum(double momentum) {
 
 void Optimizer::take_placements(const StateDict& model) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (const auto* entry = model.find(parameters_[i].name)) placements_[i] = entry->placement;
+    const auto* entry = model.find(parameters_[i].name);
+    if (!entry) continue;
+    const Placement& placement = entry->placement;
+    if (!setup_.elementwise && placement.sharded && entry->tensor.shape() != placement.global) {
+      throw InputError(fmt::format(
+          "this optimizer computes with norms of whole parameters, and ranks share out '{}': use one "
+          "that works element by element, such as adamw",
+          entry->name));
+    }
+    placements_[i] = placement;
   }
 }
 

@@ -60,8 +60,8 @@ struct Training {
 class SharedFile {
  public:
   explicit SharedFile(const GroupPtr& group) : group_(group) {
-    const auto name = "lockstep_tensor_" + std::to_string(getpid()) + "_" +
-                      std::to_string(group->size()) + ".h5";
+    const auto name =
+        "lockstep_tensor_" + std::to_string(getpid()) + "_" + std::to_string(group->size()) + ".h5";
     path_ = std::filesystem::temp_directory_path() / broadcast_object(*group, name, 0);
   }
   ~SharedFile() {

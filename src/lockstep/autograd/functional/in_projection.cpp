@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Rows [i E, (i + 1) E) of a tensor with 3 E rows; undefined if `t` is.
+/// Rows [i F, (i + 1) F) of a tensor with 3 F rows; undefined if `t` is.
 Tensor third(const Tensor& t, std::int64_t i) {
   const std::int64_t rows = t.defined() ? t.size(0) / 3 : 0;
   return t.defined() ? t.slice(i * rows, (i + 1) * rows) : t;
@@ -83,8 +83,8 @@ std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
                                       const Operand& bias) {
   const Tensor& matrix = weight.data();
   const Tensor shift = bias.defined() ? bias.data() : Tensor();
-  if (matrix.dims() != 2 || matrix.size(0) != 3 * matrix.size(1)) {
-    throw ShapeError("in_projection takes a weight [3E, E], not " + describe(matrix));
+  if (matrix.dims() != 2 || matrix.size(0) % 3 != 0) {
+    throw ShapeError("in_projection takes a weight [3F, E], not " + describe(matrix));
   }
   const std::array<const Variable*, 3> operands{&query, &key, &value};
   std::array<Tensor, 3> outputs;

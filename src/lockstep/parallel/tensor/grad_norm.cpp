@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include <lockstep/comm/objects.hpp>
@@ -13,8 +14,11 @@
 namespace lockstep {
 
 TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr group)
-    : group_(std::move(group)) {
+    : group_(std::move(group)),
+      mine_(Tensor::empty({1}, DType::f64)),
+      all_(Tensor::empty({group_->size(), 1}, DType::f64)) {
   const StateDict state = model.state_dict();
+  std::vector<nn::NamedParameter> slabs;
   std::vector<std::int64_t> offsets;  // of each slab
   std::vector<std::size_t> begins;
   for (const nn::NamedParameter& parameter : model.named_parameters()) {
@@ -23,7 +27,7 @@ TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr
       whole_.push_back(parameter);
       continue;
     }
-    slabs_.push_back(parameter);
+    slabs.push_back(parameter);
     begins.push_back(offsets.size());
     offsets.insert(offsets.end(), placement.offsets.begin(), placement.offsets.end());
   }
@@ -31,30 +35,36 @@ TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr
   std::vector<std::vector<std::int64_t>> all;
   for (const std::string& bytes : all_gather_object(*group_, packed(offsets)))
     all.push_back(unpacked<std::vector<std::int64_t>>(bytes));
-  for (std::size_t i = 0; i < slabs_.size(); ++i) {
+  for (std::size_t i = 0; i < slabs.size(); ++i) {
     const auto of = [&](const std::vector<std::int64_t>& numbers) {
       return std::span(numbers).subspan(begins[i], begins[i + 1] - begins[i]);
     };
-    holders_.push_back(static_cast<double>(std::ranges::count_if(
-        all, [&](const auto& other) { return std::ranges::equal(of(other), of(offsets)); })));
+    const auto holders = static_cast<int>(std::ranges::count_if(
+        all, [&](const auto& other) { return std::ranges::equal(of(other), of(offsets)); }));
+    auto as_many = std::ranges::find(held_, holders, &Held::holders);
+    if (as_many == held_.end()) as_many = held_.insert(held_.end(), {holders, {}});
+    as_many->slabs.push_back(slabs[i]);
   }
 }
 
 double TensorParallelGradNorm::norm() const {
   double mine = 0.0;
-  for (std::size_t i = 0; i < slabs_.size(); ++i)
-    mine = std::hypot(mine, optim::grad_norm({slabs_[i]}) / std::sqrt(holders_[i]));
-  double all = optim::grad_norm(whole_);
-  for (const std::string& bytes : all_gather_object(*group_, packed(mine)))
-    all = std::hypot(all, unpacked<double>(bytes));
-  return all;
+  for (const auto& [holders, slabs] : held_)
+    mine = std::hypot(mine, optim::grad_norm(slabs) / std::sqrt(static_cast<double>(holders)));
+  mine_.fill(mine);
+  group_->all_gather(mine_, all_).wait();
+  double norm = optim::grad_norm(whole_);
+  for (std::int64_t rank = 0; rank < all_.size(0); ++rank)
+    norm = std::hypot(norm, all_[rank].item());
+  return norm;
 }
 
 double TensorParallelGradNorm::clip(double max_norm) const {
   const double all = norm(), factor = optim::clip_factor(all, max_norm);
   if (factor == 1.0) return all;
-  for (const auto* parameters : {&whole_, &slabs_})
-    optim::for_each_gradient(*parameters, [&](const Tensor& g) { scale(g, factor); });
+  const auto scaled = [&](const Tensor& g) { scale(g, factor); };
+  optim::for_each_gradient(whole_, scaled);
+  for (const Held& held : held_) optim::for_each_gradient(held.slabs, scaled);
   return all;
 }
 

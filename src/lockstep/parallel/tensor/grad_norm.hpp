@@ -20,9 +20,16 @@ class TensorParallelGradNorm {
   double clip(double max_norm) const;
 
  private:
+  /// Slabs that as many ranks hold.
+  struct Held {
+    int holders;
+    std::vector<nn::NamedParameter> slabs;
+  };
+
   GroupPtr group_;
-  std::vector<nn::NamedParameter> whole_, slabs_;
-  std::vector<double> holders_;  ///< of each slab
+  std::vector<nn::NamedParameter> whole_;
+  std::vector<Held> held_;
+  Tensor mine_, all_;  ///< f64 [1], [ranks, 1]: norms of slabs
 };
 
 /// The same for one call: PyTorch's clip_grad_norm_ on DTensors.

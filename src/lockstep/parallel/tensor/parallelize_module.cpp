@@ -30,7 +30,7 @@ std::vector<NamedModule> modules_of(nn::Module& model) {
     if (!seen.insert(&module).second) return;
     all.push_back({name, &module});
     for (const auto& [child, part] : module.children())
-      self(self, name.empty() ? child : name + "." + child, *part);
+      self(self, name.empty() ? child : fmt::format("{}.{}", name, child), *part);
   };
   add(add, "", model);
   return all;

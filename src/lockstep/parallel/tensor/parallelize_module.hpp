@@ -22,7 +22,8 @@ using ParallelPlan = std::vector<std::pair<std::string, std::shared_ptr<const Pa
 /// together. They have the same loss and the undivided model's gradients: of a divided parameter
 /// this rank's slab, which state_dict() tells by its Placement, of others the whole, with the same
 /// bits on all ranks. optim::Optimizer updates slabs as it does parameters, unless its formula
-/// looks at whole tensors, as LARS and LAMB do; norms of gradients: tensor_parallel_clip_grad_norm.
+/// looks at whole tensors, as LARS and LAMB do: their take_placements() throws InputError. Norms of
+/// gradients: TensorParallelGradNorm.
 ///
 /// The model is rank 0's: its parameters and buffers are broadcast, so a seed gives the weights
 /// that the undivided model has. Each rank holds the undivided model until this returns. All
@@ -33,6 +34,7 @@ using ParallelPlan = std::vector<std::pair<std::string, std::shared_ptr<const Pa
 /// open. Collective. Throws InputError on every rank alike: if the models or plans differ, for a
 /// pattern that fits no module, a module that two patterns fit, a style that does not fit its
 /// module, sizes that cannot be dealt out, or a tied parameter that is not divided under each name.
+/// The model is of no use after that.
 void parallelize_module(nn::Module& model, const GroupPtr& group, const ParallelPlan& plan);
 
 }  // namespace lockstep

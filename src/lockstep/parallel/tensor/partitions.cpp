@@ -43,8 +43,8 @@ Variable RowPartition::input(const Variable& x) const {
 }
 
 Variable RowPartition::output(const Variable& partial, const Variable& bias) const {
-  const Variable y = sequence_ ? reduce_scatter_along(partial, sequence_dim, group())
-                               : reduce_from_group(partial, group());
+  Variable y = sequence_ ? reduce_scatter_along(partial, sequence_dim, group())
+                         : reduce_from_group(partial, group());
   if (!bias.defined()) return y;
   return y + (sequence_ ? copy_to_group(bias, group()) : bias);
 }

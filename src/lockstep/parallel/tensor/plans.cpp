@@ -4,10 +4,8 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/nn/layers/activation.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
-#include <lockstep/nn/layers/shape.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep {

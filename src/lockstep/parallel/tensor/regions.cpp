@@ -1,8 +1,10 @@
 #include <lockstep/parallel/tensor/regions.hpp>
 
+#include <array>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
@@ -51,21 +53,25 @@ class ReduceNode : public PooledNode<ReduceNode> {
 
 /// `shape` with dimension `dim` as [first, second].
 Shape with_split(const Shape& shape, int dim, std::int64_t first, std::int64_t second) {
-  std::vector<std::int64_t> extents(shape.begin(), shape.end());
-  extents[static_cast<std::size_t>(dim)] = second;
-  extents.insert(extents.begin() + dim, first);
-  return Shape(extents);
+  std::array<std::int64_t, Shape::max_dims + 1> extents{};
+  int dims = 0;
+  for (int d = 0; d < shape.dims(); ++d) {
+    if (d == dim) extents[static_cast<std::size_t>(dims++)] = first;
+    extents[static_cast<std::size_t>(dims++)] = d == dim ? second : shape[d];
+  }
+  return Shape(std::span(extents).first(static_cast<std::size_t>(dims)));
 }
 
 /// x with dimension `from` at place `to`.
 Variable moved(const Variable& x, int from, int to) {
   if (from == to) return x;
-  std::vector<int> order;
-  for (int d = 0; d < x.shape().dims(); ++d) {
-    if (d != from) order.push_back(d);
+  std::array<int, Shape::max_dims> order{};
+  const int dims = x.shape().dims();
+  for (int place = 0, d = 0; place < dims; ++place) {
+    if (d == from) ++d;
+    order[static_cast<std::size_t>(place)] = place == to ? from : d++;
   }
-  order.insert(order.begin() + to, from);
-  return permute(x, Dims(std::span<const int>(order)));
+  return permute(x, Dims(std::span<const int>(order).first(static_cast<std::size_t>(dims))));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/parallel/tensor/regions.hpp>
+#include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 
 namespace lockstep {
@@ -160,9 +161,8 @@ Variable vocabulary_parallel_embedding(const Tensor& index, const Variable& weig
   const std::int64_t padding = padding_idx - slab.first;
   const bool pads = padding_idx >= 0 && padding >= 0 && padding < slab.count;
   const Variable found = embedding(local, table, pads ? padding : -1);
-  std::vector<std::int64_t> extents(index.shape().begin(), index.shape().end());
-  extents.push_back(1);
-  return reduce_from_group(found * Variable(mask.reshape(Shape(extents))), group);
+  const Variable rows_here(mask.reshape(with_extent(found.shape(), found.shape().dims() - 1, 1)));
+  return reduce_from_group(found * rows_here, group);
 }
 
 Variable vocabulary_parallel_cross_entropy(const Variable& given, const Tensor& given_target,
