@@ -20,6 +20,7 @@
 #include <lockstep/optim/sgd.hpp>
 
 #include "ranks.hpp"
+#include "sharded_step.hpp"
 #include "stack_model.hpp"
 
 namespace lockstep {
@@ -29,7 +30,9 @@ using test::Batch;
 using test::loss_of_share;
 using test::make_batch;
 using test::max_difference;
+using test::share_of;
 using test::Stack;
+using test::step;
 using test::weight_of;
 
 class FullyShard : public testing::TestWithParam<int> {};
@@ -37,18 +40,6 @@ class FullyShard : public testing::TestWithParam<int> {};
 /// ZeRO-3, ZeRO-2, and units by name.
 std::vector<FullyShardOptions> ways_to_shard() {
   return {{}, {.reshard_after_forward = false}, {.units = {"h.1"}}, {.units = {"h.0", "h.?"}}};
-}
-
-Batch share_of(const Batch& batch, const ProcessGroup& group) {
-  return batch.share(group.rank(), group.size());
-}
-
-/// One step on this rank's share.
-void step(FullyShardedDataParallel& fsdp, optim::Optimizer& optimizer, const Batch& batch) {
-  const Batch share = share_of(batch, fsdp.group());
-  fsdp.zero_grad();
-  fsdp.backward(loss_of_share(fsdp, share), weight_of(share, batch));
-  optimizer.step();
 }
 
 void step(nn::Module& model, optim::Optimizer& optimizer, const Batch& batch) {

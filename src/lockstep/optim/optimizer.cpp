@@ -299,7 +299,15 @@ void Optimizer::set_momentum(double momentum) {
 
 void Optimizer::take_placements(const StateDict& model) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (const auto* entry = model.find(parameters_[i].name)) placements_[i] = entry->placement;
+    const auto* entry = model.find(parameters_[i].name);
+    if (!entry) continue;
+    if (entry->placement.sharded && !setup_.elementwise) {
+      throw InputError(fmt::format(
+          "this optimizer looks at whole parameters, as LARS and LAMB do, but each rank holds a "
+          "part of '{}': use one that updates element by element, such as SGD or AdamW",
+          parameters_[i].name));
+    }
+    placements_[i] = entry->placement;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <lockstep/checkpoint/file/region.hpp>
 #include <lockstep/checkpoint/save/chunks.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/tensor/flat_run.hpp>
 
 namespace lockstep {
 namespace {
@@ -30,9 +31,10 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   if (!state.placement.sharded) return planned;
   const auto& [sharded, global, offsets] = state.placement;
   const Shape& sizes = state.tensor.shape();
-  bool fits = sizes.dims() == global.dims() && offsets.dims() == global.dims();
+  const Shape whole = is_flat_run(state.placement) ? Shape{global.numel()} : global;
+  bool fits = sizes.dims() == whole.dims() && offsets.dims() == whole.dims();
   for (int d = 0; fits && d < sizes.dims(); ++d)
-    fits = sizes[d] <= global[d] && offsets[d] <= global[d] - sizes[d];
+    fits = sizes[d] <= whole[d] && offsets[d] <= whole[d] - sizes[d];
   if (!fits)
     throw Error(fmt::format("'{}': the part {} at offset {} does not fit into a tensor of shape {}",
                             state.name, describe(state.tensor), to_string(offsets),
@@ -65,9 +67,11 @@ Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int di
   return {offsets, shape()};
 }
 
-std::string describe_global(const DatasetEntry& entry, bool sharded) {
+std::string describe_global(const DatasetEntry& entry, const Placement& placement) {
   return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape),
-                     sharded ? " sharded" : "");
+                     is_flat_run(placement) ? " sharded in flat runs"
+                     : placement.sharded    ? " sharded"
+                                            : "");
 }
 
 }  // namespace
@@ -113,16 +117,17 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
                                        const StateDict& optimizer, Compression compression) {
   const std::string what = "the state cannot be saved";
   std::vector<PlannedDataset> plan;
-  std::vector<bool> sharded;
+  std::vector<int> dims;  // of each entry's regions; -1: replicated
   std::string global;
   const auto describe_own = [&] {
     Held mine;
     const auto add = [&](const std::string& prefix, const StateDict& state) {
       for (const auto& entry : state) {
         plan.push_back(plan_entry(prefix, entry));
-        sharded.push_back(entry.placement.sharded);
-        global += describe_global(plan.back().entry, sharded.back());
-        if (sharded.back()) append(mine.regions, {entry.placement.offsets, entry.tensor.shape()});
+        const Placement& placement = entry.placement;
+        dims.push_back(placement.sharded ? entry.tensor.dims() : -1);
+        global += describe_global(plan.back().entry, placement);
+        if (placement.sharded) append(mine.regions, {placement.offsets, entry.tensor.shape()});
       }
     };
     add("/model/", model);
@@ -148,7 +153,7 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   std::size_t next = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     auto& entry = plan[i].entry;
-    if (!sharded[i]) {
+    if (dims[i] < 0) {
       const bool compressed =
           compression != Compression::none && entry.bytes() >= least_to_compress;
       entry.slabs = compressed ? cut_chunks(entry) : cut_slabs(0, entry.bytes());
@@ -158,7 +163,7 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     std::size_t behind = next;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       behind = next;
-      held[rank] = extract(all[rank].regions, behind, entry.shape.dims());
+      held[rank] = extract(all[rank].regions, behind, dims[i]);
     }
     next = behind;
     try {
