@@ -4,6 +4,7 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/checkpoint/save/chunks.hpp>
+#include <lockstep/tensor/flat_run.hpp>
 
 namespace lockstep {
 namespace {
@@ -144,6 +145,22 @@ TEST(PlanState, AShardThatCannotBeOneIsToldWithItsNumbers) {
       EXPECT_TRUE(contains(error, "at offset [2, 0] does not fit into a tensor of shape [5, 3]"))
           << error;
     }
+  });
+}
+
+TEST(PlanState, FlatRunsHaveToTileTheTensorAndToBeInIt) {
+  run_ranks_as_threads(2, [](ProcessGroup& group) {
+    const auto error_of = [&](std::int64_t begin, std::int64_t count, bool flat = true) {
+      StateDict model;
+      const auto part = Tensor::zeros({count});
+      model.insert("a", part, flat ? flat_run({5, 3}, begin) : Placement::slab({5, 3}, {begin, 0}));
+      return checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
+    };
+    EXPECT_EQ(error_of(group.rank() * 7, 7 + group.rank()), "");
+    EXPECT_TRUE(contains(error_of(group.rank() * 7, 7), "hold 56 of its 60 bytes"));
+    EXPECT_TRUE(contains(error_of(group.rank() * 6, 7 + group.rank()), "overlap"));
+    EXPECT_TRUE(contains(error_of(9, 7), "does not fit into a tensor of shape [5, 3]"));
+    EXPECT_TRUE(contains(error_of(0, 7, false), "does not fit"));
   });
 }
 

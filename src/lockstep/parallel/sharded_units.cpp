@@ -72,21 +72,6 @@ class HookOfUnits final : public nn::ForwardHook {
 
 thread_local std::vector<ShardedUnits*> HookOfUnits::watching_;
 
-/// A unit's parameters in runs of one dtype, trained or frozen.
-std::vector<std::vector<nn::NamedParameter>> runs_of(
-    const std::vector<nn::NamedParameter>& parameters) {
-  std::vector<std::vector<nn::NamedParameter>> runs;
-  for (const auto& parameter : parameters) {
-    const auto kind = [](const nn::NamedParameter& p) {
-      return std::pair(p.variable.data().dtype(), p.variable.requires_grad());
-    };
-    const auto run = std::ranges::find_if(
-        runs, [&](const auto& others) { return kind(others.front()) == kind(parameter); });
-    (run == runs.end() ? runs.emplace_back() : *run).push_back(parameter);
-  }
-  return runs;
-}
-
 }  // namespace
 
 UnitWatch::UnitWatch(ShardedUnits& units) : units_(units) { HookOfUnits::add(units); }
@@ -99,9 +84,10 @@ ShardedUnits::ShardedUnits(nn::Module& model, std::shared_ptr<ProcessGroup> grou
     const std::size_t number = units_.size();
     Unit& unit = units_.emplace_back();
     unit.name = found.name;
-    for (auto& run : runs_of(found.parameters)) {
+    for (auto& run : shard_runs(found.parameters)) {
       const FlatShard& shard = unit.shards.emplace_back(*group_, std::move(run), options);
       (shard.is_trained() ? unit.is_trained : unit.is_frozen) = true;
+      if (number != root) most_bytes_ = std::max(most_bytes_, shard.value_bytes());
     }
     if (found.module == &model) continue;
     is_unit_.emplace(found.module, number);
@@ -120,14 +106,33 @@ ShardedUnits::ShardedUnits(nn::Module& model, std::shared_ptr<ProcessGroup> grou
   };
   mark(model);
   moving_.reserve(units_.size());
+  spare_.reserve(2 * units_.size());
 }
 
 void ShardedUnits::gather(std::size_t number) {
   Unit& unit = units_[number];
   unit.is_there = unit.is_fresh = true;
   const CallLabel label("unit", static_cast<int>(number));
-  for (FlatShard& shard : unit.shards) shard.start_gather(*group_);
+  for (FlatShard& shard : unit.shards) {
+    shard.start_gather(
+        *group_, shard.has_value_memory() ? IntrusivePtr<Storage>() : memory_for(shard, number));
+  }
   if (std::ranges::find(moving_, number) == moving_.end()) moving_.push_back(number);
+}
+
+// Where units are freed, each one's memory serves any other: as many blocks as are there at a time.
+IntrusivePtr<Storage> ShardedUnits::memory_for(const FlatShard& shard, std::size_t number) {
+  const bool is_shared = reshards_ && number != root;
+  const std::size_t bytes = is_shared ? most_bytes_ : shard.value_bytes();
+  const auto found = std::ranges::find(spare_, bytes, [](const auto& one) { return one->bytes(); });
+  if (found == spare_.end()) {
+    const Device device = shard.pieces().front().variable.data().device();
+    return device == Device{} ? Storage::allocate_uncached(bytes)
+                              : Storage::allocate(bytes, device);
+  }
+  IntrusivePtr<Storage> memory = std::move(*found);
+  spare_.erase(found);
+  return memory;
 }
 
 void ShardedUnits::wait_for(std::size_t number) {
@@ -137,7 +142,11 @@ void ShardedUnits::wait_for(std::size_t number) {
 void ShardedUnits::free(std::size_t number) {
   Unit& unit = units_[number];
   unit.is_there = false;
-  for (FlatShard& shard : unit.shards) shard.free();
+  for (FlatShard& shard : unit.shards) {
+    IntrusivePtr<Storage> memory = shard.free();
+    // A device's allocator orders its reuse behind the stream's work.
+    if (memory && memory->device() == Device{}) spare_.push_back(std::move(memory));
+  }
 }
 
 // MPI may move bytes only inside its calls.

@@ -53,8 +53,7 @@ void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& p
   std::vector<std::int64_t> counts;
   for (const auto& parameter : parameters) counts.push_back(parameter.variable.data().numel());
   // Places as in the bucket: each parameter begins at a multiple of Storage::padding_bytes.
-  const ShardLayout layout(
-      counts, ranks, static_cast<std::int64_t>(Storage::padding_bytes / size_of(values.dtype())));
+  const ShardLayout layout(counts, ranks, ShardLayout::alignment_of(values.dtype()));
   Bucket& bucket = buckets_.emplace_back();
   const std::int64_t run = layout.elements_of_run();
   const std::int64_t end = std::min(layout.elements(), values.numel());
