@@ -17,6 +17,7 @@
 #include <lockstep/optim/adam.hpp>
 #include <lockstep/optim/averaged_model.hpp>
 #include <lockstep/optim/clip.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/sgd.hpp>
 
 #include "ranks.hpp"
@@ -456,6 +457,50 @@ TEST_P(FullyShard, ShardsStayInF32WhileBf16IsGatheredAndReduced) {
       expect_equal(fsdp, alone, is_exact ? 0.0 : 0.02);
     });
   }
+}
+
+TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
+  const Batch batch = make_batch(60, 0.3, DType::f32);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    FullyShardedDataParallel fsdp(std::make_shared<Stack>(0.5, 3, DType::f32), group);
+    optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.1});
+    optim::GradScaler scaler({.init_scale = 8.0});
+    const auto values = [&] { return fsdp.named_parameters()[0].variable.data().clone(); };
+    for (const bool breaks : {true, false}) {
+      const Tensor before = values();
+      const double scale = scaler.scale();
+      fsdp.zero_grad();
+      fsdp.backward(loss_of_share(fsdp, share_of(batch, *group)), 1.0 / group->size(),
+                    scaler.scale_tensor());
+      if (breaks && group->rank() == group->size() - 1) {
+        for (const auto& [name, piece] : fsdp.named_parameters()) {
+          if (piece.grad().defined()) piece.grad().fill(std::nan(""));
+        }
+      }
+      fsdp.agree_on_found_inf();
+      static_cast<void>(scaler.step(sgd));
+      scaler.update();
+      EXPECT_EQ(scaler.scale(), breaks ? scale / 2 : scale);
+      if (before.numel() == 0) continue;
+      EXPECT_EQ(max_difference(values(), before) == 0.0, breaks);
+    }
+  });
+}
+
+TEST_P(FullyShard, AStepThatFailsLeavesTheNextOneAsItWas) {
+  const Batch batch = make_batch(60, 0.3);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    FullyShardedDataParallel fsdp(std::make_shared<Stack>(), group);
+    Stack alone;
+    const Batch share = share_of(batch, *group);
+    EXPECT_THROW(static_cast<void>(fsdp.forward(Variable(batch.target))), Error);
+    const Variable output = fsdp.forward(Variable(share.x));
+    EXPECT_THROW(fsdp.backward(output, 1.0), Error) << "a loss of several elements";
+    fsdp.zero_grad();
+    loss_of_share(fsdp, share).backward();
+    loss_of_share(alone, batch).backward();
+    expect_same_descent(fsdp, alone, 1e-14);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FullyShard, testing::ValuesIn(test::rank_counts()));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 
@@ -11,11 +12,13 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/comm/duplicate_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/shard_reducer.hpp>
 #include <lockstep/parallel/sharded_units.hpp>
 #include <lockstep/parallel/weighted_pass.hpp>
+#include <lockstep/tensor/finite.hpp>
 #include <lockstep/tensor/flat_run.hpp>
 
 namespace lockstep {
@@ -230,6 +233,18 @@ void FullyShardedDataParallel::load_state_dict(const StateDict& state) {
                   mine->placement);
   }
   copy_state(pieces, own);
+}
+
+void FullyShardedDataParallel::agree_on_found_inf() {
+  const bool found = std::ranges::any_of(pieces_, [](const auto& piece) {
+    const Tensor gradient = piece.variable.grad();
+    return gradient.defined() && !all_finite(gradient);
+  });
+  if (all_reduce_scalar(*group_, found ? 1.0 : 0.0, ReduceOp::max) == 0.0) return;
+  for (const auto& piece : pieces_) {
+    const Tensor gradient = piece.variable.grad();
+    if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());
+  }
 }
 
 void FullyShardedDataParallel::broadcast_buffers() {

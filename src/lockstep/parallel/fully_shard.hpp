@@ -114,6 +114,11 @@ class FullyShardedDataParallel final : private PassObserver {
   /// The Euclidean norm of all gradients together: the same bits on every rank. Collective.
   [[nodiscard]] double grad_norm();
 
+  /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,
+  /// and the GradScalers of all of them have to skip the same step. Call it before
+  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Collective.
+  void agree_on_found_inf();
+
   /// While the returned object lives, the module's parameters are there, to be read: for an
   /// evaluation without forward(), or an export. Collective, not within forward or backward.
   [[nodiscard]] Gathered gathered() { return Gathered(*this); }

@@ -89,14 +89,14 @@ void ZeroRedundancyOptimizer::step(double gradient_factor) {
 
 void ZeroRedundancyOptimizer::gather() {
   ProcessGroup& group = ddp_.group();
-  std::vector<Work> works;
+  works_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto& [values, own, sent, counts] = buckets_[b];
     sent.copy_from(own);
     const CallLabel label("values of bucket", static_cast<int>(b));
-    works.push_back(group.all_gather_v(sent, values, counts));
+    works_.push_back(group.all_gather_v(sent, values, counts));
   }
-  for (Work& work : works) work.wait();
+  for (Work& work : works_) work.wait();
 }
 
 StateDict ZeroRedundancyOptimizer::state_dict() const { return optimizer_->state_dict(); }

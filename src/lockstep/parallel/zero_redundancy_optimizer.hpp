@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include <lockstep/comm/work.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 
@@ -69,6 +70,7 @@ class ZeroRedundancyOptimizer {
   std::vector<nn::NamedParameter> parameters_, pieces_;  ///< the same order
   StateDict placements_;
   std::vector<Bucket> buckets_;
+  std::vector<Work> works_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
