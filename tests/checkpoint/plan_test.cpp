@@ -4,7 +4,6 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/checkpoint/save/chunks.hpp>
-#include <lockstep/tensor/flat_run.hpp>
 
 namespace lockstep {
 namespace {
@@ -153,7 +152,8 @@ TEST(PlanState, FlatRunsHaveToTileTheTensorAndToBeInIt) {
     const auto error_of = [&](std::int64_t begin, std::int64_t count, bool flat = true) {
       StateDict model;
       const auto part = Tensor::zeros({count});
-      model.insert("a", part, flat ? flat_run({5, 3}, begin) : Placement::slab({5, 3}, {begin, 0}));
+      model.insert("a", part,
+                   flat ? Placement::flat_run({5, 3}, begin) : Placement::slab({5, 3}, {begin, 0}));
       return checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
     };
     EXPECT_EQ(error_of(group.rank() * 7, 7 + group.rank()), "");

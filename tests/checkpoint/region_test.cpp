@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
-#include <vector>
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/philox.hpp>
@@ -76,19 +74,6 @@ TEST(Region, ItsRunsAndItsSlabsAreItsElementsInOrder) {
     }
     EXPECT_EQ(of_slabs, want) << to_string(shape);
   }
-}
-
-TEST(Region, ARunOfElementsIsOneSlabWhateverTheTensorsDimensions) {
-  for (const Shape& shape : {Shape{5, 6, 4}, Shape{120}}) {
-    const DatasetEntry entry = entry_of(shape);
-    const Region run{{7}, {50}};
-    std::vector<float> want(50);
-    std::iota(want.begin(), want.end(), 7.0F);
-    EXPECT_EQ(picked(runs_of(entry, run)), want);
-    EXPECT_EQ(cut_slabs(entry, run).size(), 1U);
-    EXPECT_TRUE(runs_of(entry, Region{{120}, {0}}).empty()) << "a rank without a part";
-  }
-  EXPECT_EQ(picked(runs_of(entry_of({}), Region{{0}, {1}})), std::vector<float>{0.0F});
 }
 
 TEST(Region, SlabsOfLargeOnesAreAsLongAsASlabMayBe) {

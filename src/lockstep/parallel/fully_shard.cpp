@@ -19,7 +19,6 @@
 #include <lockstep/parallel/sharded_units.hpp>
 #include <lockstep/parallel/weighted_pass.hpp>
 #include <lockstep/tensor/finite.hpp>
-#include <lockstep/tensor/flat_run.hpp>
 
 namespace lockstep {
 namespace {
@@ -100,7 +99,8 @@ FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> m
       for (std::size_t p = 0; p < shard.pieces().size(); ++p) {
         const std::size_t place = places.at(shard.pieces()[p].name);
         pieces_[place] = shard.pieces()[p];
-        placements[place] = flat_run(shard.parameters()[p].variable.shape(), shard.piece(p).begin);
+        placements[place] =
+            Placement::flat_run(shard.parameters()[p].variable.shape(), shard.piece(p).begin);
       }
     }
   }

@@ -129,11 +129,12 @@ class FullyShardedDataParallel final : private PassObserver {
   /// Names of parameters that no rank's loss has reached since construction. Local.
   [[nodiscard]] std::vector<std::string> never_used() const;
 
-  /// This rank's pieces of the parameters, each with its place in the whole parameter (flat_run),
-  /// and the buffers, under the module's names: a checkpoint of them holds whole tensors. For an
-  /// optimizer's state tell the optimizer: optimizer.take_placements(fsdp.state_dict()), which also
-  /// refuses an optimizer that needs whole parameters. Throws Error for a module whose parameters
-  /// are parts themselves, as in tensor parallelism.
+  /// This rank's pieces of the parameters, each with its place in the whole parameter
+  /// (Placement::flat_run), and the buffers, under the module's names: a checkpoint of them holds
+  /// whole tensors. For an optimizer's state tell the optimizer:
+  /// optimizer.take_placements(fsdp.state_dict()), which also refuses an optimizer that needs whole
+  /// parameters. Throws Error for a module whose parameters are parts themselves, as in tensor
+  /// parallelism.
   [[nodiscard]] StateDict state_dict() const;
   /// Takes pieces, as load_checkpoint(group, path, fsdp.state_dict()) returns them, or whole
   /// tensors. Throws Error listing names or shapes that do not fit.

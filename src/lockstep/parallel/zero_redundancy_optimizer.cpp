@@ -10,7 +10,6 @@
 #include <lockstep/parallel/bucket.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_layout.hpp>
-#include <lockstep/tensor/flat_run.hpp>
 
 namespace lockstep {
 namespace {
@@ -70,7 +69,7 @@ void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& p
     piece.set_grad_buffer(piece_of(variable.grad_buffer(), begin, count));
     parameters_.push_back(parameters[p]);
     pieces_.push_back({name, piece});
-    placements_.insert(name, piece.data(), flat_run(variable.shape(), begin));
+    placements_.insert(name, piece.data(), Placement::flat_run(variable.shape(), begin));
   }
 }
 

@@ -49,9 +49,9 @@ class ZeroRedundancyOptimizer {
 
   /// This rank's, for rates and momentum.
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
-  /// The optimizer's state, each slot with its place in that of the whole parameter (flat_run): a
-  /// checkpoint of it holds whole tensors, which an undivided optimizer reads. Load with
-  /// load_checkpoint(group, path, model, zero.state_dict()).
+  /// The optimizer's state, each slot with its place in that of the whole parameter
+  /// (Placement::flat_run): a checkpoint of it holds whole tensors, which an undivided optimizer
+  /// reads. Load with load_checkpoint(group, path, model, zero.state_dict()).
   [[nodiscard]] StateDict state_dict() const;
   /// Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state);

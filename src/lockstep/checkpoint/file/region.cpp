@@ -34,10 +34,6 @@ std::vector<Comb> combs_of(const DatasetEntry& entry, const Region& region) {
   const auto& [offsets, sizes] = region;
   const Shape& global = entry.shape;
   if (sizes.numel() == 0) return {};
-  if (sizes.dims() != global.dims()) {
-    const std::int64_t run = sizes.numel() * element_bytes(entry);
-    return {{.begin = offsets[0] * element_bytes(entry), .run = run, .stride = run, .count = 1}};
-  }
   const int dims = global.dims();
   // Dimensions from `inner` on form a run; those from `outer` to `inner` repeat it.
   int inner = dims == 0 ? 0 : dims - 1;

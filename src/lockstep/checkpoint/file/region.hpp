@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// A rectangular part of a tensor: [offsets, offsets + sizes) in each dimension. Or, if these have
-/// one dimension and the tensor has not, a run of its elements in row-major order (flat_run).
+/// A rectangular part of a tensor: [offsets, offsets + sizes) in each dimension.
 struct Region {
   Shape offsets, sizes;
   [[nodiscard]] static Region whole(const Shape& shape);

@@ -1,0 +1,122 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/nn/random.hpp>
+#include <lockstep/parallel/pipeline/pipeline_options.hpp>
+#include <lockstep/parallel/pipeline/schedule.hpp>
+
+namespace lockstep {
+
+/// Trains a model whose layers are spread over ranks: each rank holds one stage or several, and a
+/// batch passes through them in micro-batches, so that ranks compute at the same time.
+///   auto stages = split_into_stages(*model, group->size());  // the same on every rank
+///   Pipeline pipeline({stages[group->rank()]}, group, one_f_one_b(group->size(), 8),
+///   cross_entropy); optim::SGD sgd(pipeline.named_parameters(), {.lr = 0.1});  // of this rank's
+///   stages sgd.zero_grad(); const double loss = pipeline.step(images, labels);  // collective
+///   sgd.step();
+/// A step adds to the gradients of this rank's parameters those of the mean loss over the batch,
+/// with the bits that the undivided model gets from the same micro-batches one after the other,
+/// whatever the schedule. PyTorch's counterpart is torch.distributed.pipelining.
+///
+/// Each stage takes and returns one floating tensor (the first may take any), each micro-batch's
+/// row an equal part of the leading extent. A rank holds activations of as many micro-batches as
+/// its schedule says (PipelineSimulation::peak_activations). BatchNorm normalises over a
+/// micro-batch. A rank computes on the device of its parameters, without any on
+/// nn::default_device().
+///
+/// Shapes and dtypes of activations are told by the first micro-batch's message ahead of it, once;
+/// they may not change later, apart from the number of rows (forget_shapes()). Messages are
+/// labelled "stage 1 fwd, micro-batch 3", in the flight recorder, in traces, and in the verdict on
+/// a rank that hangs; they use tags 0 to 2 x stages - 1. One thread at a time. After an exception
+/// from step(), evaluate() or forward(), the pipeline refuses further calls: other ranks may have
+/// got to different places.
+class Pipeline {
+ public:
+  /// See no_sync().
+  class NoSync {
+   public:
+    explicit NoSync(Pipeline& pipeline) noexcept;
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    Pipeline& pipeline_;
+    bool before_;
+  };
+
+  /// The mean loss over the rows of a micro-batch: of the last stage's output and the target's
+  /// rows.
+  using Loss = std::function<Variable(const Variable& output, const Tensor& target)>;
+
+  /// `stages`: this rank's modules, by number of stage; stage s belongs to rank
+  /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group's ranks
+  /// are the schedule's. Collective. Throws, on every rank alike, InputError as
+  /// expect_deadlock_free does, for another number of ranks or of a rank's stages, for null modules
+  /// or loss, for schedules that differ between ranks, for options that do not fit the stages, for
+  /// backwards in two parts (see docs/guide/model_parallel.md), and for an nccl group: give the
+  /// group that controls it.
+  Pipeline(std::vector<std::shared_ptr<nn::Module>> stages, std::shared_ptr<ProcessGroup> group,
+           PipelineSchedule schedule, Loss loss, const PipelineOptions& options = {});
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// Forward and backward of a batch. `input`, whose rows the micro-batches share out as equally as
+  /// possible, is looked at on the first stage's rank, `target`, of as many rows, on the last's.
+  /// Returns the mean loss, on every rank. A batch may have fewer rows than micro-batches, or none:
+  /// then the loss is 0, and it adds zeros. Gradients are multiplied by `weight`: of replicas with
+  /// different shares of the global batch, which PipelineOptions::data_parallel averages, replicas
+  /// x samples of this replica / all samples. Collective. Throws InputError, on every rank alike
+  /// and before anything is computed, for a tensor that is missing or has other rows.
+  double step(const Tensor& input, const Tensor& target, double weight = 1.0);
+
+  /// While the returned object lives, steps add to this rank's gradients alone: nothing is summed
+  /// over replicas and tied parameters. The next step outside sums all of it.
+  ///   { const auto local = pipeline.no_sync(); pipeline.step(first_half, targets, 0.5); }
+  ///   pipeline.step(second_half, its_targets, 0.5);
+  /// The same on all ranks. Local.
+  [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
+
+  /// What dropout draws in the steps to come: `first_sample` is the batch's first row. The masks
+  /// are those of the undivided model under a RandomContextGuard of this context, if every rank has
+  /// built the whole model after the same nn::manual_seed. Without it, each rank draws its own. The
+  /// same on all ranks. Local.
+  void set_random_context(const std::optional<nn::RandomContext>& context);
+
+  /// Forward alone, without gradients, in the modules' present mode (train(), eval()). Arguments,
+  /// result and errors as step()'s. Collective.
+  double evaluate(const Tensor& input, const Tensor& target);
+  /// The last stage's output of the whole batch, on its rank; undefined on the others, and for a
+  /// batch without rows. Collective.
+  [[nodiscard]] Tensor forward(const Tensor& input);
+
+  /// The next batch may have samples of another shape or dtype. Call it on all ranks. Local.
+  void forget_shapes() noexcept;
+
+  /// The parameters of this rank's stages by their names there; a parameter that two of them share
+  /// is listed once. If stages use one name for two parameters, all are named "stage3.fc.weight".
+  [[nodiscard]] std::vector<nn::NamedParameter> named_parameters() const;
+  [[nodiscard]] const PipelineSchedule& schedule() const noexcept;
+  /// Whether this rank has the first or the last stage.
+  [[nodiscard]] bool has_first_stage() const noexcept;
+  [[nodiscard]] bool has_last_stage() const noexcept;
+  /// Sets the mode of this rank's stages.
+  void train(bool on = true);
+  void eval() { train(false); }
+  /// Closes the groups of tied parameters: before the pipeline's group is closed. Collective.
+  void close();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace lockstep
