@@ -376,6 +376,12 @@ TEST_P(FullyShard, WhatItCannotDoIsRefused) {
     EXPECT_NE(refusal_of([&] { fsdp.backward({}, 0.0); }).find("batch of 0 samples"),
               std::string::npos);
 
+    if (group->size() > 3) {  // more than the smallest runs of the model
+      FullyShardedDataParallel small(std::make_shared<Stack>(0.5, 1, DType::f32), group);
+      EXPECT_NE(refusal_of([&] { small.agree_on_found_inf(); }).find("no element"),
+                std::string::npos);
+    }
+
     // A list is not called as a module, so a unit of it is never entered.
     FullyShardedDataParallel list(std::make_shared<Stack>(), group, {.units = {"h"}});
     const Batch batch = make_batch(60, 0.3);
@@ -462,7 +468,7 @@ TEST_P(FullyShard, ShardsStayInF32WhileBf16IsGatheredAndReduced) {
 TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
   const Batch batch = make_batch(60, 0.3, DType::f32);
   test::on_ranks(GetParam(), [&](const auto& group) {
-    FullyShardedDataParallel fsdp(std::make_shared<Stack>(0.5, 3, DType::f32), group);
+    FullyShardedDataParallel fsdp(std::make_shared<test::Mlp>(1.0, 40, DType::f32), group);
     optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.1});
     optim::GradScaler scaler({.init_scale = 8.0});
     const auto values = [&] { return fsdp.named_parameters()[0].variable.data().clone(); };
@@ -500,6 +506,35 @@ TEST_P(FullyShard, AStepThatFailsLeavesTheNextOneAsItWas) {
     loss_of_share(fsdp, share).backward();
     loss_of_share(alone, batch).backward();
     expect_same_descent(fsdp, alone, 1e-14);
+  });
+}
+
+TEST_P(FullyShard, OnePassMayGoThroughTwoModels) {
+  const auto second = [] {
+    return std::make_shared<nn::Linear>(test::wave({4, 4}, 0.7), Tensor());
+  };
+  const Batch batch = make_batch(60, 0.3);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    FullyShardedDataParallel fsdp(std::make_shared<Stack>(), group), head(second(), group);
+    Stack alone;
+    const auto whole = second();
+    const Batch share = share_of(batch, *group);
+    for (const bool weighted : {true, false}) {
+      fsdp.zero_grad();
+      head.zero_grad();
+      alone.zero_grad();
+      whole->zero_grad();
+      const Variable loss =
+          cross_entropy(head.forward(fsdp.forward(Variable(share.x))), share.target);
+      if (weighted) {
+        head.backward(loss, weight_of(share, batch));
+      } else {
+        loss.backward();
+      }
+      cross_entropy(whole->forward(alone.forward(Variable(batch.x))), batch.target).backward();
+      expect_same_descent(fsdp, alone, 1e-13);
+      expect_same_descent(head, *whole, 1e-13);
+    }
   });
 }
 

@@ -236,11 +236,25 @@ void FullyShardedDataParallel::load_state_dict(const StateDict& state) {
 }
 
 void FullyShardedDataParallel::agree_on_found_inf() {
-  const bool found = std::ranges::any_of(pieces_, [](const auto& piece) {
+  constexpr double finite = 0, not_finite = 1, no_element = 2;
+  const auto has_elements = [](const auto& piece) {
+    return piece.variable.requires_grad() && piece.variable.data().numel() > 0;
+  };
+  const auto is_broken = [](const auto& piece) {
     const Tensor gradient = piece.variable.grad();
     return gradient.defined() && !all_finite(gradient);
-  });
-  if (all_reduce_scalar(*group_, found ? 1.0 : 0.0, ReduceOp::max) == 0.0) return;
+  };
+  const double mine = std::ranges::none_of(pieces_, has_elements) ? no_element
+                      : std::ranges::any_of(pieces_, is_broken)   ? not_finite
+                                                                  : finite;
+  const double worst = all_reduce_scalar(*group_, mine, ReduceOp::max);
+  if (worst == no_element) {
+    throw Error(
+        "FullyShardedDataParallel: a rank has no element of any trained parameter, so its "
+        "GradScaler cannot see that the others skip a step. Use fewer ranks for so small a model, "
+        "or another precision than fp16.");
+  }
+  if (worst == finite) return;
   for (const auto& piece : pieces_) {
     const Tensor gradient = piece.variable.grad();
     if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());

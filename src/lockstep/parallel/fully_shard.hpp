@@ -116,7 +116,8 @@ class FullyShardedDataParallel final : private PassObserver {
 
   /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,
   /// and the GradScalers of all of them have to skip the same step. Call it before
-  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Collective.
+  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Collective. Throws Error on
+  /// every rank if one has no element of any trained parameter, as of a very small model.
   void agree_on_found_inf();
 
   /// While the returned object lives, the module's parameters are there, to be read: for an

@@ -43,23 +43,23 @@ class UnitNode final : public PooledNode<UnitNode> {
 class HookOfUnits final : public nn::ForwardHook {
  public:
   void before(const nn::Module& module, const Variable& /*x*/) override {
-    for (ShardedUnits* units : watching_) units->before(module);
+    for (ShardedUnits* units : watching()) units->before(module);
   }
   void after(const nn::Module& module, Variable& y) override {
-    for (ShardedUnits* units : watching_) units->after(module, y);
+    for (ShardedUnits* units : watching()) units->after(module, y);
   }
   [[nodiscard]] bool sees_parts_of(const nn::Module& module) const override {
     return std::ranges::any_of(
-        watching_, [&](const ShardedUnits* units) { return units->sees_parts_of(module); });
+        watching(), [&](const ShardedUnits* units) { return units->sees_parts_of(module); });
   }
 
   static void add(ShardedUnits& units) {
     if (!of_thread()) of_thread().emplace();
-    watching_.push_back(&units);
+    watching().push_back(&units);
   }
   static void remove(ShardedUnits& units) {
-    watching_.erase(std::ranges::find(watching_, &units));
-    if (watching_.empty()) of_thread().reset();
+    watching().erase(std::ranges::find(watching(), &units));
+    if (watching().empty()) of_thread().reset();
   }
 
  private:
@@ -67,10 +67,11 @@ class HookOfUnits final : public nn::ForwardHook {
     thread_local std::optional<HookOfUnits> hook;
     return hook;
   }
-  static thread_local std::vector<ShardedUnits*> watching_;
+  static std::vector<ShardedUnits*>& watching() {
+    thread_local std::vector<ShardedUnits*> units;
+    return units;
+  }
 };
-
-thread_local std::vector<ShardedUnits*> HookOfUnits::watching_;
 
 }  // namespace
 

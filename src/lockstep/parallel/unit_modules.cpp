@@ -32,7 +32,7 @@ class Search {
   void visit(const std::string& name, const nn::Module& module) {
     const bool all = patterns_.empty() && is_list(module);
     for (const auto& [child, below] : module.children()) {
-      const std::string full = name.empty() ? child : name + "." + child;
+      const std::string full = name.empty() ? child : fmt::format("{}.{}", name, child);
       if (full.find('.') == std::string::npos) tops_.push_back(full);
       if (!all && !fits(full)) {
         visit(full, *below);

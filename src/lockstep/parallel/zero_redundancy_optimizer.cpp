@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -9,7 +12,6 @@
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/bucket.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/shard_layout.hpp>
 
 namespace lockstep {
 namespace {
@@ -39,6 +41,14 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(DistributedDataParallel& ddp, c
   if (pieces_.empty()) {
     throw Error("ZeroRedundancyOptimizer: no parameter of the model is trained");
   }
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const auto& parameter : trained) places.emplace(parameter.name, places.size());
+  const auto in_order_of_model = [&](std::vector<nn::NamedParameter>& parameters) {
+    std::ranges::sort(parameters, {},
+                      [&](const auto& parameter) { return places.at(parameter.name); });
+  };
+  in_order_of_model(parameters_);
+  in_order_of_model(pieces_);
   optimizer_ = make(pieces_);
   optimizer_->take_placements(placements_);
 }
@@ -48,32 +58,41 @@ ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& parameters,
                                         const Tensor& values) {
   ProcessGroup& group = ddp_.group();
-  const int rank = group.rank(), ranks = group.size();
-  std::vector<std::int64_t> counts;
-  for (const auto& parameter : parameters) counts.push_back(parameter.variable.data().numel());
-  // Places as in the bucket: each parameter begins at a multiple of Storage::padding_bytes.
-  const ShardLayout layout(counts, ranks, ShardLayout::alignment_of(values.dtype()));
+  const std::int64_t rank = group.rank(), ranks = group.size();
+  const auto place_of = [&](const Tensor& parameter) {
+    return static_cast<std::int64_t>((parameter.offset_bytes() - values.offset_bytes()) /
+                                     size_of(values.dtype()));
+  };
+  const Tensor& last = parameters.back().variable.data();
+  const std::int64_t all = place_of(last) + last.numel();
+  const auto alignment =
+      static_cast<std::int64_t>(Storage::padding_bytes / size_of(values.dtype()));
+  const std::int64_t run = all / ranks / alignment * alignment, rest = ranks * run;
+  const std::int64_t first = rank * run, end = rank + 1 == ranks ? all : first + run;
   Bucket& bucket = buckets_.emplace_back();
-  const std::int64_t run = layout.elements_of_run();
-  const std::int64_t end = std::min(layout.elements(), values.numel());
-  const auto begin_of = [&](int r) { return std::min(r * run, end); };
-  bucket.values = values.slice(0, end);
-  for (int r = 0; r < ranks; ++r) bucket.counts.push_back(begin_of(r + 1) - begin_of(r));
-  bucket.own = values.slice(begin_of(rank), begin_of(rank + 1));
-  bucket.sent =
-      memory_to_reduce(group, {run}, values.dtype(), values.device()).slice(0, bucket.own.numel());
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const auto& [name, variable] = parameters[p];
-    const auto [begin, count, place] = layout.piece(p, rank);
-    const Variable piece(piece_of(variable.data(), begin, count), true);
-    piece.set_grad_buffer(piece_of(variable.grad_buffer(), begin, count));
-    parameters_.push_back(parameters[p]);
+  bucket.values = values.slice(0, rest).reshape({ranks, run});
+  bucket.rest = values.slice(rest, all);
+  bucket.own = values.slice(first, first + run);
+  bucket.sent = memory_to_reduce(group, {run}, values.dtype(), values.device());
+  for (const auto& [name, variable] : parameters) {
+    const std::int64_t place = place_of(variable.data()), count = variable.data().numel();
+    const std::int64_t from = std::clamp(first - place, std::int64_t{0}, count);
+    const std::int64_t to = std::clamp(end - place, std::int64_t{0}, count);
+    const Variable piece(piece_of(variable.data(), from, to - from), true);
+    piece.set_grad_buffer(piece_of(variable.grad_buffer(), from, to - from));
+    parameters_.push_back({name, variable});
     pieces_.push_back({name, piece});
-    placements_.insert(name, piece.data(), Placement::flat_run(variable.shape(), begin));
+    placements_.insert(name, piece.data(), Placement::flat_run(variable.shape(), from));
   }
 }
 
 void ZeroRedundancyOptimizer::step(double gradient_factor) {
+  take_gradients();
+  optimizer_->step(gradient_factor);
+  gather();
+}
+
+void ZeroRedundancyOptimizer::take_gradients() {
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     const Variable& piece = pieces_[p].variable;
     if (parameters_[p].variable.grad().defined()) {
@@ -82,18 +101,17 @@ void ZeroRedundancyOptimizer::step(double gradient_factor) {
       piece.zero_grad();
     }
   }
-  optimizer_->step(gradient_factor);
-  gather();
 }
 
 void ZeroRedundancyOptimizer::gather() {
   ProcessGroup& group = ddp_.group();
   works_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const auto& [values, own, sent, counts] = buckets_[b];
-    sent.copy_from(own);
+    const auto& [values, rest, own, sent] = buckets_[b];
     const CallLabel label("values of bucket", static_cast<int>(b));
-    works_.push_back(group.all_gather_v(sent, values, counts));
+    sent.copy_from(own);
+    works_.push_back(group.all_gather(sent, values));
+    works_.push_back(group.broadcast(rest, group.size() - 1));
   }
   for (Work& work : works_) work.wait();
 }

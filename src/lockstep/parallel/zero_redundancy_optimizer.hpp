@@ -44,9 +44,17 @@ class ZeroRedundancyOptimizer {
   ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
 
   /// One update by the gradients of the module, times `gradient_factor`, the same on all ranks.
-  /// Collective.
+  /// Collective. Allocates nothing.
   void step(double gradient_factor = 1.0);
+  /// The same in parts, around another call of optimizer().step(): first the pieces get the
+  /// module's gradients (local), then all ranks get the updated values (collective).
+  void take_gradients();
+  void gather();
 
+  /// The whole trained parameters, in the order of the model.
+  [[nodiscard]] const std::vector<nn::NamedParameter>& parameters() const noexcept {
+    return parameters_;
+  }
   /// This rank's, for rates and momentum.
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
   /// The optimizer's state, each slot with its place in that of the whole parameter
@@ -58,13 +66,12 @@ class ZeroRedundancyOptimizer {
 
  private:
   struct Bucket {
-    Tensor values;                     ///< of all ranks
-    Tensor own;                        ///< this rank's run
-    Tensor sent;                       ///< the same in memory of the group
-    std::vector<std::int64_t> counts;  ///< elements of each rank's run
+    Tensor values;  ///< [ranks, run]
+    Tensor rest;    ///< the elements after these: the last rank's, too
+    Tensor own;     ///< this rank's run
+    Tensor sent;    ///< the same in memory of the group
   };
   void share_out(const std::vector<nn::NamedParameter>& parameters, const Tensor& values);
-  void gather();
 
   DistributedDataParallel& ddp_;
   std::vector<nn::NamedParameter> parameters_, pieces_;  ///< the same order

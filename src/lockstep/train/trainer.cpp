@@ -20,6 +20,7 @@
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
+#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
@@ -81,6 +82,24 @@ std::unique_ptr<optim::Optimizer> make_optimizer_of(const RunPlan& plan, const n
   auto optimizer = optim::make_optimizer(plan.optimizer, model.trained_parameters());
   optimizer->take_placements(model.state_dict());
   return optimizer;
+}
+
+std::unique_ptr<ZeroRedundancyOptimizer> make_zero(const RunPlan& plan,
+                                                   DistributedDataParallel& ddp) {
+  if (plan.train.zero == 0) return {};
+  const MemoryLabel label("optimizer state");
+  return std::make_unique<ZeroRedundancyOptimizer>(
+      ddp, [&](std::vector<nn::NamedParameter> pieces) {
+        return optim::make_optimizer(plan.optimizer, std::move(pieces));
+      });
+}
+
+/// Throws InputError for an optimizer that needs to see whole parameters.
+void expect_elementwise(optim::Optimizer& optimizer) {
+  StateDict pieces;
+  for (const auto& [name, variable] : optimizer.parameters())
+    pieces.insert(name, variable.data(), Placement::flat_run(variable.shape(), 0));
+  optimizer.take_placements(pieces);
 }
 
 TrainingParts all_parts(const RunPlan& plan, const std::shared_ptr<ParameterUpdate>& update,
@@ -181,7 +200,9 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
               make_order(task.data(), plan.train.seed, task.loading().shuffle)),
           task.loading().prefetch, task.data().augmentation, plan.device)),
       ddp_(make_model(task, *plan_, group_)),
-      optimizer_(make_optimizer_of(*plan_, ddp_->module())),
+      zero_(make_zero(*plan_, *ddp_)),
+      whole_optimizer_(zero_ ? nullptr : make_optimizer_of(*plan_, ddp_->module())),
+      optimizer_(zero_ ? &zero_->optimizer() : whole_optimizer_.get()),
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
@@ -220,6 +241,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const auto model = task.make_model();
   validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
+  if (plan.train.zero > 0) expect_elementwise(*optimizer);
   const BatchPlan batches = batches_of(task, carried_out, ranks);
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
