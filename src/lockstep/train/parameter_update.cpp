@@ -22,6 +22,7 @@ void expect_shareable(const RunPlan& plan) {
   const char* const other = ranks_go_apart(plan) ? "ddp.comm_hook = \"post_local_sgd\""
                             : plan.train.precision == Precision::fp16 ? "train.precision = \"fp16\""
                             : plan.train.check_replicas_every > 0     ? "train.check_replicas_every"
+                            : plan.mesh.tp != 1                       ? "mesh.tp"
                                                                       : nullptr;
   if (!other) return;
   throw InputError(fmt::format(
@@ -48,6 +49,17 @@ void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
       "bf16 or f32.");
 }
 
+void ParameterUpdate::begin(const Training& training) {
+  if (training.tensor_group) divided_norm_.emplace(training.model, training.tensor_group);
+}
+
+optim::Clipping ParameterUpdate::clip(const Training& training) const {
+  const auto& parameters = training.optimizer.parameters();
+  if (!divided_norm_) return optim::clip_gradients(training.plan.optimizer, parameters);
+  return optim::clip_gradients(training.plan.optimizer, parameters,
+                               [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
+}
+
 UpdateFigures ParameterUpdate::operator()(const Training& training, ZeroRedundancyOptimizer* zero) {
   optim::Optimizer& optimizer = training.optimizer;
   if (zero) {
@@ -58,7 +70,7 @@ UpdateFigures ParameterUpdate::operator()(const Training& training, ZeroRedundan
     return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
   }
   if (scaler_) scaler_->unscale(optimizer);
-  const auto clipping = optim::clip_gradients(training.plan.optimizer, optimizer.parameters());
+  const auto clipping = clip(training);
   if (!scaler_) {
     optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
     return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};

@@ -1,5 +1,6 @@
 #include <lockstep/parallel/tensor/plans.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -7,6 +8,7 @@
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/shape.hpp>
+#include <lockstep/nn/sequential.hpp>
 
 namespace lockstep {
 namespace {
@@ -80,6 +82,24 @@ ParallelPlan mlp_plan(const nn::Module& model) {
     }
   }
   return plan;
+}
+
+void tensor_parallelize(nn::Module& model, const GroupPtr& group) {
+  if (auto* const gpt = dynamic_cast<nn::Gpt*>(&model)) return parallelize_gpt(*gpt, group);
+  const bool is_mlp =
+      dynamic_cast<const nn::Sequential*>(&model) &&
+      std::ranges::all_of(model.children(), [](const auto& child) {
+        return child.second->parameters().empty() ||
+               dynamic_cast<const nn::Linear*>(child.second.get());
+      });
+  const ParallelPlan plan = is_mlp ? mlp_plan(model) : ParallelPlan();
+  if (plan.empty()) {
+    throw InputError(
+        "tensor parallelism has a ready plan for model.kind = \"gpt\" and for \"mlp\" with at least "
+        "two layers, not for this model. Divide it by parallelize_module and a plan of your own, or "
+        "train it data-parallel (mesh.tp = 1)");
+  }
+  parallelize_module(model, group, plan);
 }
 
 }  // namespace lockstep
