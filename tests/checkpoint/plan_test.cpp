@@ -184,6 +184,23 @@ TEST(PlanState, PartsThatTheRowsDoNotMakeAreRefused) {
   });
 }
 
+TEST(PlanState, FlatRunsHaveToTileTheTensorAndToBeInIt) {
+  run_ranks_as_threads(2, [](ProcessGroup& group) {
+    const auto error_of = [&](std::int64_t begin, std::int64_t count, bool flat = true) {
+      StateDict model;
+      const auto part = Tensor::zeros({count});
+      model.insert("a", part,
+                   flat ? Placement::flat_run({5, 3}, begin) : Placement::slab({5, 3}, {begin, 0}));
+      return checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
+    };
+    EXPECT_EQ(error_of(group.rank() * 7, 7 + group.rank()), "");
+    EXPECT_TRUE(contains(error_of(group.rank() * 7, 7), "hold 56 of its 60 bytes"));
+    EXPECT_TRUE(contains(error_of(group.rank() * 6, 7 + group.rank()), "overlap"));
+    EXPECT_TRUE(contains(error_of(9, 7), "does not fit into a tensor of shape [5, 3]"));
+    EXPECT_TRUE(contains(error_of(0, 7, false), "does not fit"));
+  });
+}
+
 TEST(PlanState, AnIllegalNameOnOneRankIsToldOnAll) {
   run_ranks_as_threads(2, [](ProcessGroup& group) {
     StateDict model;

@@ -41,6 +41,17 @@ TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
   }
 }
 
+TEST(DataParallelPage, AShardedGptTrainsAndARankHoldsItsShare) {
+  for (const int ranks : {1, 2, 3}) {
+    const Finished finished = run(app(ranks, "docs/examples/fully_shard", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_NE(finished.output.find("loss below 0.5: yes"), std::string::npos) << finished.output;
+    long own = 0, whole = 0;
+    ASSERT_EQ(std::sscanf(finished.output.c_str(), "%ld of %ld", &own, &whole), 2);
+    EXPECT_LE(own, whole / ranks + 200) << finished.output;
+  }
+}
+
 TEST(DataParallelPage, LbfgsFitsTheCurveAndAllRanksTakeTheSameSteps) {
   expect_excerpt("data_parallel.md", "lbfgs");
   for (const int ranks : {1, 2, 3}) {

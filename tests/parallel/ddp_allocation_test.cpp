@@ -2,6 +2,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <support/allocation_counter.hpp>
@@ -17,10 +19,12 @@
 #include <lockstep/parallel/collectives.hpp>
 #include <lockstep/parallel/context_parallel.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/fully_shard.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/replica_check.hpp>
+#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
 
 #include "asked_for_device.hpp"
 #include "ranks.hpp"
@@ -219,6 +223,45 @@ TEST_P(DdpAllocation, DifferentiableCollectivesAllocateNothing) {
                                const Variable mine = reduce_scatter(x, group);
                                const Variable all = all_gather(mine, group);
                                (sum(sums.wait() + all) + sum(shift(x, 1, group))).backward();
+                             }),
+              0.0);
+  });
+}
+
+TEST_P(DdpAllocation, SteadyStepsOfShardedTrainingAllocateNothing) {
+  for (const bool reshards : {true, false}) {
+    test::on_ranks(GetParam(), [&](const auto& group) {
+      FullyShardedDataParallel fsdp(nn::mlp({1, 6, 6}, 4, {16, 8}), group,
+                                    {.reshard_after_forward = reshards});
+      optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.01, .momentum = 0.5});
+      const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+      const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
+      EXPECT_EQ(allocations_of(*group,
+                               [&] {
+                                 fsdp.zero_grad();
+                                 fsdp.backward(nll_loss(fsdp.forward(x), target),
+                                               1.0 / group->size());
+                                 sgd.step();
+                               }),
+                0.0);
+    });
+  }
+}
+
+TEST_P(DdpAllocation, SteadyStepsOfASharedOutOptimizerAllocateNothing) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    DistributedDataParallel ddp(nn::mlp({1, 6, 6}, 4, {16, 8}), group);
+    ZeroRedundancyOptimizer zero(ddp, [](std::vector<nn::NamedParameter> parameters) {
+      return std::make_unique<optim::SGD>(std::move(parameters),
+                                          optim::SgdOptions{.lr = 0.01, .momentum = 0.5});
+    });
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
+    EXPECT_EQ(allocations_of(*group,
+                             [&] {
+                               ddp.zero_grad();
+                               ddp.backward(nll_loss(ddp.forward(x), target), 1.0 / group->size());
+                               zero.step();
                              }),
               0.0);
   });

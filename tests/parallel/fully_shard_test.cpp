@@ -17,9 +17,11 @@
 #include <lockstep/optim/adam.hpp>
 #include <lockstep/optim/averaged_model.hpp>
 #include <lockstep/optim/clip.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/sgd.hpp>
 
 #include "ranks.hpp"
+#include "sharded_step.hpp"
 #include "stack_model.hpp"
 
 namespace lockstep {
@@ -29,7 +31,9 @@ using test::Batch;
 using test::loss_of_share;
 using test::make_batch;
 using test::max_difference;
+using test::share_of;
 using test::Stack;
+using test::step;
 using test::weight_of;
 
 class FullyShard : public testing::TestWithParam<int> {};
@@ -37,18 +41,6 @@ class FullyShard : public testing::TestWithParam<int> {};
 /// ZeRO-3, ZeRO-2, and units by name.
 std::vector<FullyShardOptions> ways_to_shard() {
   return {{}, {.reshard_after_forward = false}, {.units = {"h.1"}}, {.units = {"h.0", "h.?"}}};
-}
-
-Batch share_of(const Batch& batch, const ProcessGroup& group) {
-  return batch.share(group.rank(), group.size());
-}
-
-/// One step on this rank's share.
-void step(FullyShardedDataParallel& fsdp, optim::Optimizer& optimizer, const Batch& batch) {
-  const Batch share = share_of(batch, fsdp.group());
-  fsdp.zero_grad();
-  fsdp.backward(loss_of_share(fsdp, share), weight_of(share, batch));
-  optimizer.step();
 }
 
 void step(nn::Module& model, optim::Optimizer& optimizer, const Batch& batch) {
@@ -384,6 +376,12 @@ TEST_P(FullyShard, WhatItCannotDoIsRefused) {
     EXPECT_NE(refusal_of([&] { fsdp.backward({}, 0.0); }).find("batch of 0 samples"),
               std::string::npos);
 
+    if (group->size() > 3) {  // more than the smallest runs of the model
+      FullyShardedDataParallel small(std::make_shared<Stack>(0.5, 1, DType::f32), group);
+      EXPECT_NE(refusal_of([&] { small.agree_on_found_inf(); }).find("no element"),
+                std::string::npos);
+    }
+
     // A list is not called as a module, so a unit of it is never entered.
     FullyShardedDataParallel list(std::make_shared<Stack>(), group, {.units = {"h"}});
     const Batch batch = make_batch(60, 0.3);
@@ -465,6 +463,79 @@ TEST_P(FullyShard, ShardsStayInF32WhileBf16IsGatheredAndReduced) {
       expect_equal(fsdp, alone, is_exact ? 0.0 : 0.02);
     });
   }
+}
+
+TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
+  const Batch batch = make_batch(60, 0.3, DType::f32);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    FullyShardedDataParallel fsdp(std::make_shared<test::Mlp>(1.0, 40, DType::f32), group);
+    optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.1});
+    optim::GradScaler scaler({.init_scale = 8.0});
+    const auto values = [&] { return fsdp.named_parameters()[0].variable.data().clone(); };
+    for (const bool breaks : {true, false}) {
+      const Tensor before = values();
+      const double scale = scaler.scale();
+      fsdp.zero_grad();
+      fsdp.backward(loss_of_share(fsdp, share_of(batch, *group)), 1.0 / group->size(),
+                    scaler.scale_tensor());
+      if (breaks && group->rank() == group->size() - 1) {
+        for (const auto& [name, piece] : fsdp.named_parameters()) {
+          if (piece.grad().defined()) piece.grad().fill(std::nan(""));
+        }
+      }
+      fsdp.agree_on_found_inf();
+      static_cast<void>(scaler.step(sgd));
+      scaler.update();
+      EXPECT_EQ(scaler.scale(), breaks ? scale / 2 : scale);
+      if (before.numel() == 0) continue;
+      EXPECT_EQ(max_difference(values(), before) == 0.0, breaks);
+    }
+  });
+}
+
+TEST_P(FullyShard, AStepThatFailsLeavesTheNextOneAsItWas) {
+  const Batch batch = make_batch(60, 0.3);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    FullyShardedDataParallel fsdp(std::make_shared<Stack>(), group);
+    Stack alone;
+    const Batch share = share_of(batch, *group);
+    EXPECT_THROW(static_cast<void>(fsdp.forward(Variable(batch.target))), Error);
+    const Variable output = fsdp.forward(Variable(share.x));
+    EXPECT_THROW(fsdp.backward(output, 1.0), Error) << "a loss of several elements";
+    fsdp.zero_grad();
+    loss_of_share(fsdp, share).backward();
+    loss_of_share(alone, batch).backward();
+    expect_same_descent(fsdp, alone, 1e-14);
+  });
+}
+
+TEST_P(FullyShard, OnePassMayGoThroughTwoModels) {
+  const auto second = [] {
+    return std::make_shared<nn::Linear>(test::wave({4, 4}, 0.7), Tensor());
+  };
+  const Batch batch = make_batch(60, 0.3);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    FullyShardedDataParallel fsdp(std::make_shared<Stack>(), group), head(second(), group);
+    Stack alone;
+    const auto whole = second();
+    const Batch share = share_of(batch, *group);
+    for (const bool weighted : {true, false}) {
+      fsdp.zero_grad();
+      head.zero_grad();
+      alone.zero_grad();
+      whole->zero_grad();
+      const Variable loss =
+          cross_entropy(head.forward(fsdp.forward(Variable(share.x))), share.target);
+      if (weighted) {
+        head.backward(loss, weight_of(share, batch));
+      } else {
+        loss.backward();
+      }
+      cross_entropy(whole->forward(alone.forward(Variable(batch.x))), batch.target).backward();
+      expect_same_descent(fsdp, alone, 1e-13);
+      expect_same_descent(head, *whole, 1e-13);
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FullyShard, testing::ValuesIn(test::rank_counts()));

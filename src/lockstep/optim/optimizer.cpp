@@ -304,9 +304,9 @@ void Optimizer::take_placements(const StateDict& model) {
     const Placement& placement = entry->placement;
     if (!setup_.elementwise && placement.sharded && entry->tensor.shape() != placement.global) {
       throw InputError(fmt::format(
-          "this optimizer computes with norms of whole parameters, and ranks share out '{}': use one "
-          "that works element by element, such as adamw",
-          entry->name));
+          "this optimizer looks at whole parameters, as LARS and LAMB do, but each rank holds a "
+          "part of '{}': use one that updates element by element, such as SGD or AdamW",
+          parameters_[i].name));
     }
     placements_[i] = placement;
   }

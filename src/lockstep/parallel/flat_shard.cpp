@@ -17,8 +17,12 @@ std::vector<std::int64_t> counts_of(const std::vector<nn::NamedParameter>& param
   return counts;
 }
 
-std::int64_t alignment_of(DType dtype) {
-  return static_cast<std::int64_t>(Storage::padding_bytes / size_of(dtype));
+/// Memory that goes back to the system with its last owner, and is as large as it is said to be.
+Tensor flat_memory(std::int64_t elements, DType dtype, Device device) {
+  const auto bytes = static_cast<std::size_t>(elements) * size_of(dtype);
+  auto storage =
+      device == Device{} ? Storage::allocate_uncached(bytes) : Storage::allocate(bytes, device);
+  return Tensor::over(std::move(storage), 0, {elements}, dtype);
 }
 
 }  // namespace
@@ -27,7 +31,7 @@ FlatShard::FlatShard(ProcessGroup& group, std::vector<nn::NamedParameter> parame
                      const FullyShardOptions& options)
     : parameters_(std::move(parameters)),
       layout_(counts_of(parameters_), group.size(),
-              alignment_of(parameters_.front().variable.data().dtype())),
+              ShardLayout::alignment_of(parameters_.front().variable.data().dtype())),
       rank_(group.rank()),
       ranks_(group.size()),
       is_trained_(parameters_.front().variable.requires_grad()),
@@ -39,27 +43,29 @@ FlatShard::FlatShard(ProcessGroup& group, std::vector<nn::NamedParameter> parame
   const MemoryLabel label("sharded parameters");
   const Device device = parameters_.front().variable.data().device();
   const std::int64_t elements = layout_.elements(), run = layout_.elements_of_run();
-  const Tensor all = Tensor::zeros({elements}, dtype_, device);
+  const Tensor all = flat_memory(elements, dtype_, device);
+  all.zero();
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     const Tensor& data = parameters_[p].variable.data();
     place_in(all, p).copy_from(data);
   }
   to_gather_ = memory_to_reduce(group, {run}, full_dtype_, device);
-  values_ = full_dtype_ == dtype_ ? to_gather_ : Tensor::empty({run}, dtype_, device);
+  values_ = full_dtype_ == dtype_ ? to_gather_ : flat_memory(run, dtype_, device);
   values_.copy_from(all.slice(rank_ * run, (rank_ + 1) * run));
   values_.storage()->mark_padded();
-  full_values_ = Tensor::zeros({elements}, full_dtype_, device);
+  full_values_ = flat_memory(elements, full_dtype_, device);
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     const Variable& variable = parameters_[p].variable;
     if (full_dtype_ != dtype_) variable.set_dtype(full_dtype_);
     variable.set_value_buffer(place_in(full_values_, p));
   }
   absent_values_ = absent_memory(full_values_.bytes(), device);
-  free();
+  static_cast<void>(free());
   if (is_trained_) {
-    gradients_ = Tensor::zeros({run}, dtype_, device);
+    gradients_ = flat_memory(run, dtype_, device);
+    gradients_.zero();
     gradients_.storage()->mark_padded();
-    full_gradients_ = Tensor::empty({elements}, gradient_dtype_, device);
+    full_gradients_ = flat_memory(elements, gradient_dtype_, device);
     for (std::size_t p = 0; p < parameters_.size(); ++p)
       parameters_[p].variable.set_grad_buffer(place_in(full_gradients_, p));
     absent_gradients_ = absent_memory(full_gradients_.bytes(), device);
@@ -80,22 +86,22 @@ Tensor FlatShard::place_in(const Tensor& whole, std::size_t parameter) const {
   return whole.slice(place, place + shape.numel()).reshape(shape);
 }
 
-void FlatShard::start_gather(ProcessGroup& group) {
+void FlatShard::start_gather(ProcessGroup& group, IntrusivePtr<Storage> memory) {
   gathering_.wait();
   if (!absent_values_) {
-    absent_values_ = Storage::allocate(full_values_.bytes(), full_values_.device());
+    absent_values_ = std::move(memory);
     swap_memory(*absent_values_, *full_values_.storage());
   }
   if (full_dtype_ != dtype_) convert(values_, to_gather_);
   gathering_ = group.all_gather(to_gather_, full_values_.reshape({ranks_, to_gather_.numel()}));
 }
 
-void FlatShard::free() {
+IntrusivePtr<Storage> FlatShard::free() {
   gathering_.wait();
   gathering_ = {};
-  if (!absent_values_) return;
+  if (!absent_values_) return {};
   swap_memory(*absent_values_, *full_values_.storage());
-  absent_values_ = {};
+  return std::exchange(absent_values_, {});
 }
 
 std::size_t FlatShard::gradient_bytes() const noexcept {

@@ -33,14 +33,19 @@ class FlatShard {
   }
   [[nodiscard]] bool is_trained() const noexcept { return is_trained_; }
 
-  /// Starts to gather the parameters' values. Collective.
-  void start_gather(ProcessGroup& group);
+  /// Bytes of the whole values.
+  [[nodiscard]] std::size_t value_bytes() const noexcept {
+    return static_cast<std::size_t>(full_values_.numel()) * size_of(full_dtype_);
+  }
+  [[nodiscard]] bool has_value_memory() const noexcept { return static_cast<bool>(absent_values_); }
+  /// Starts to gather the parameters' values, into `memory` unless they have some. Collective.
+  void start_gather(ProcessGroup& group, IntrusivePtr<Storage> memory);
   /// Returns when they are there.
   void wait_for_values() { gathering_.wait(); }
   /// Moves the operation on; true once the values are there.
   [[nodiscard]] bool values_are_in() { return gathering_.test(); }
-  /// Frees the parameters' values.
-  void free();
+  /// Takes the parameters' values away. Returns their memory, if there was any.
+  IntrusivePtr<Storage> free();
 
   /// Bytes of the whole gradients.
   [[nodiscard]] std::size_t gradient_bytes() const noexcept;

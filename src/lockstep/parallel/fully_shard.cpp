@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 
@@ -11,11 +12,13 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/comm/duplicate_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/shard_reducer.hpp>
 #include <lockstep/parallel/sharded_units.hpp>
 #include <lockstep/parallel/weighted_pass.hpp>
+#include <lockstep/tensor/finite.hpp>
 
 namespace lockstep {
 namespace {
@@ -74,16 +77,40 @@ FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> m
   validate(options, *module_);
   broadcast_state(*group_, *module_);
   std::unordered_map<std::string, std::size_t> places;
-  for (const auto& parameter : module_->named_parameters())
-    places.emplace(parameter.name, places.size());
+  std::unordered_map<const void*, std::string> names;  // by the address of the value
+  for (const auto& [name, variable] : module_->named_parameters()) {
+    places.emplace(name, places.size());
+    names.emplace(variable.data().data(), name);
+  }
+  StateDict whole = module_->state_dict();
+  std::vector<std::string> parameter_of;  // empty: a buffer
+  for (const auto& entry : whole) {
+    const auto found = names.find(entry.tensor.data());
+    parameter_of.push_back(found == names.end() ? std::string() : found->second);
+  }
   units_ = std::make_shared<ShardedUnits>(*module_, group_, options);
   auto* const observer = static_cast<PassObserver*>(this);
   reducer_ = std::make_unique<ShardReducer>(units_, duplicate_of(*group_), observer);
   units_->on_backward_enters([this](std::size_t unit) { reducer_->enter(unit); });
   pieces_.resize(places.size());
+  std::vector<Placement> placements(places.size());
   for (const ShardedUnits::Unit& unit : units_->units()) {
     for (const FlatShard& shard : unit.shards) {
-      for (const auto& piece : shard.pieces()) pieces_[places.at(piece.name)] = piece;
+      for (std::size_t p = 0; p < shard.pieces().size(); ++p) {
+        const std::size_t place = places.at(shard.pieces()[p].name);
+        pieces_[place] = shard.pieces()[p];
+        placements[place] =
+            Placement::flat_run(shard.parameters()[p].variable.shape(), shard.piece(p).begin);
+      }
+    }
+  }
+  auto parameter = parameter_of.begin();
+  for (const auto& [name, tensor, placement] : whole) {
+    if (placement.sharded) cut_before_ = name;
+    if (const std::string& first = *parameter++; first.empty()) {
+      state_.insert(name, tensor, placement);
+    } else {
+      state_.insert(name, pieces_[places.at(first)].variable.data(), placements[places.at(first)]);
     }
   }
 }
@@ -179,6 +206,59 @@ double FullyShardedDataParallel::grad_norm() {
   double norm = 0.0;
   for (const double part : all.to_vector<double>()) norm = std::hypot(norm, part);
   return norm;
+}
+
+StateDict FullyShardedDataParallel::state_dict() const {
+  if (cut_before_.empty()) return state_;
+  throw Error(fmt::format(
+      "FullyShardedDataParallel: '{}' is a part of a tensor already, as in tensor parallelism, and "
+      "a piece of a part has no place in a checkpoint: use DistributedDataParallel over the ranks "
+      "of such a model",
+      cut_before_));
+}
+
+void FullyShardedDataParallel::load_state_dict(const StateDict& state) {
+  const StateDict own = state_dict();
+  StateDict pieces;
+  for (const auto& [name, tensor, placement] : state) {
+    const auto* mine = own.find(name);
+    const bool is_whole = mine && mine->placement.sharded && !placement.sharded &&
+                          tensor.shape() == mine->placement.global;
+    if (!is_whole) {
+      pieces.insert(name, tensor, placement);
+      continue;
+    }
+    const std::int64_t begin = mine->placement.offsets[0];
+    pieces.insert(name, tensor.reshape({tensor.numel()}).slice(begin, begin + mine->tensor.numel()),
+                  mine->placement);
+  }
+  copy_state(pieces, own);
+}
+
+void FullyShardedDataParallel::agree_on_found_inf() {
+  constexpr double finite = 0, not_finite = 1, no_element = 2;
+  const auto has_elements = [](const auto& piece) {
+    return piece.variable.requires_grad() && piece.variable.data().numel() > 0;
+  };
+  const auto is_broken = [](const auto& piece) {
+    const Tensor gradient = piece.variable.grad();
+    return gradient.defined() && !all_finite(gradient);
+  };
+  const double mine = std::ranges::none_of(pieces_, has_elements) ? no_element
+                      : std::ranges::any_of(pieces_, is_broken)   ? not_finite
+                                                                  : finite;
+  const double worst = all_reduce_scalar(*group_, mine, ReduceOp::max);
+  if (worst == no_element) {
+    throw Error(
+        "FullyShardedDataParallel: a rank has no element of any trained parameter, so its "
+        "GradScaler cannot see that the others skip a step. Use fewer ranks for so small a model, "
+        "or another precision than fp16.");
+  }
+  if (worst == finite) return;
+  for (const auto& piece : pieces_) {
+    const Tensor gradient = piece.variable.grad();
+    if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());
+  }
 }
 
 void FullyShardedDataParallel::broadcast_buffers() {

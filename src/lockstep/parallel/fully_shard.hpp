@@ -48,7 +48,7 @@ class ShardedUnits;
 /// Parameters that are frozen at construction are gathered, and have no gradients. Tied ones that
 /// two units share are in the root unit. A parameter on which no rank's loss depends has no
 /// gradient afterwards. Optimizers see flat pieces of parameters: those that need whole ones (LARS,
-/// LAMB) cannot be used. One thread at a time.
+/// LAMB, LBFGS) cannot be used. One thread at a time.
 class FullyShardedDataParallel final : private PassObserver {
  public:
   /// See no_sync().
@@ -114,6 +114,12 @@ class FullyShardedDataParallel final : private PassObserver {
   /// The Euclidean norm of all gradients together: the same bits on every rank. Collective.
   [[nodiscard]] double grad_norm();
 
+  /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,
+  /// and the GradScalers of all of them have to skip the same step. Call it before
+  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Collective. Throws Error on
+  /// every rank if one has no element of any trained parameter, as of a very small model.
+  void agree_on_found_inf();
+
   /// While the returned object lives, the module's parameters are there, to be read: for an
   /// evaluation without forward(), or an export. Collective, not within forward or backward.
   [[nodiscard]] Gathered gathered() { return Gathered(*this); }
@@ -123,6 +129,17 @@ class FullyShardedDataParallel final : private PassObserver {
 
   /// Names of parameters that no rank's loss has reached since construction. Local.
   [[nodiscard]] std::vector<std::string> never_used() const;
+
+  /// This rank's pieces of the parameters, each with its place in the whole parameter
+  /// (Placement::flat_run), and the buffers, under the module's names: a checkpoint of them holds
+  /// whole tensors. For an optimizer's state tell the optimizer:
+  /// optimizer.take_placements(fsdp.state_dict()), which also refuses an optimizer that needs whole
+  /// parameters. Throws Error for a module whose parameters are parts themselves, as in tensor
+  /// parallelism.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Takes pieces, as load_checkpoint(group, path, fsdp.state_dict()) returns them, or whole
+  /// tensors. Throws Error listing names or shapes that do not fit.
+  void load_state_dict(const StateDict& state);
 
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
   [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
@@ -144,6 +161,8 @@ class FullyShardedDataParallel final : private PassObserver {
   std::shared_ptr<ShardedUnits> units_;
   std::unique_ptr<ShardReducer> reducer_;
   std::vector<nn::NamedParameter> pieces_;
+  StateDict state_;               ///< see state_dict()
+  std::string cut_before_;        ///< a parameter that was a part already; empty: none was
   std::unique_ptr<Watch> watch_;  ///< of a backward pass
   bool syncs_ = true;             ///< outside no_sync()
   bool is_weighted_ = false;  ///< the present pass; between passes, gradients that are kept whole

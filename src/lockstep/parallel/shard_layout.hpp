@@ -3,6 +3,9 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/storage.hpp>
+
 namespace lockstep {
 
 /// Some tensors one after another in flat memory, which is cut into one run per rank, all of the
@@ -18,6 +21,10 @@ class ShardLayout {
     std::int64_t place = 0;  ///< in the rank's run
   };
 
+  /// The alignment at which kernels may run over padding (Storage::mark_padded).
+  [[nodiscard]] static std::int64_t alignment_of(DType dtype) noexcept {
+    return static_cast<std::int64_t>(Storage::padding_bytes / size_of(dtype));
+  }
   /// Of tensors with `counts` elements, over `ranks` ranks.
   ShardLayout(std::span<const std::int64_t> counts, int ranks, std::int64_t alignment);
 

@@ -165,10 +165,11 @@ void ShardReducer::finish() {
     group_->all_reduce(notes_, ReduceOp::sum).wait();
   }
   while (!in_flight_.empty()) complete_oldest();
-  const std::vector<float> notes = notes_.to(Device{}).to_vector<float>();
+  const Tensor here = notes_.to(Device{});
+  const auto* notes = static_cast<const float*>(here.data());
   for (const std::size_t u : order_) {
     for (const std::size_t p : places_of_unit_[u])
-      places_[p].shard->forget_unused(notes.data() + places_[p].first_note);
+      places_[p].shard->forget_unused(notes + places_[p].first_note);
   }
   for (std::size_t i = 0; i < used_.size(); ++i) {
     if (notes[i] != 0.0F) used_[i] = 1;

@@ -43,23 +43,23 @@ class UnitNode final : public PooledNode<UnitNode> {
 class HookOfUnits final : public nn::ForwardHook {
  public:
   void before(const nn::Module& module, const Variable& /*x*/) override {
-    for (ShardedUnits* units : watching_) units->before(module);
+    for (ShardedUnits* units : watching()) units->before(module);
   }
   void after(const nn::Module& module, Variable& y) override {
-    for (ShardedUnits* units : watching_) units->after(module, y);
+    for (ShardedUnits* units : watching()) units->after(module, y);
   }
   [[nodiscard]] bool sees_parts_of(const nn::Module& module) const override {
     return std::ranges::any_of(
-        watching_, [&](const ShardedUnits* units) { return units->sees_parts_of(module); });
+        watching(), [&](const ShardedUnits* units) { return units->sees_parts_of(module); });
   }
 
   static void add(ShardedUnits& units) {
     if (!of_thread()) of_thread().emplace();
-    watching_.push_back(&units);
+    watching().push_back(&units);
   }
   static void remove(ShardedUnits& units) {
-    watching_.erase(std::ranges::find(watching_, &units));
-    if (watching_.empty()) of_thread().reset();
+    watching().erase(std::ranges::find(watching(), &units));
+    if (watching().empty()) of_thread().reset();
   }
 
  private:
@@ -67,25 +67,11 @@ class HookOfUnits final : public nn::ForwardHook {
     thread_local std::optional<HookOfUnits> hook;
     return hook;
   }
-  static thread_local std::vector<ShardedUnits*> watching_;
-};
-
-thread_local std::vector<ShardedUnits*> HookOfUnits::watching_;
-
-/// A unit's parameters in runs of one dtype, trained or frozen.
-std::vector<std::vector<nn::NamedParameter>> runs_of(
-    const std::vector<nn::NamedParameter>& parameters) {
-  std::vector<std::vector<nn::NamedParameter>> runs;
-  for (const auto& parameter : parameters) {
-    const auto kind = [](const nn::NamedParameter& p) {
-      return std::pair(p.variable.data().dtype(), p.variable.requires_grad());
-    };
-    const auto run = std::ranges::find_if(
-        runs, [&](const auto& others) { return kind(others.front()) == kind(parameter); });
-    (run == runs.end() ? runs.emplace_back() : *run).push_back(parameter);
+  static std::vector<ShardedUnits*>& watching() {
+    thread_local std::vector<ShardedUnits*> units;
+    return units;
   }
-  return runs;
-}
+};
 
 }  // namespace
 
@@ -99,9 +85,10 @@ ShardedUnits::ShardedUnits(nn::Module& model, std::shared_ptr<ProcessGroup> grou
     const std::size_t number = units_.size();
     Unit& unit = units_.emplace_back();
     unit.name = found.name;
-    for (auto& run : runs_of(found.parameters)) {
+    for (auto& run : shard_runs(found.parameters)) {
       const FlatShard& shard = unit.shards.emplace_back(*group_, std::move(run), options);
       (shard.is_trained() ? unit.is_trained : unit.is_frozen) = true;
+      if (number != root) most_bytes_ = std::max(most_bytes_, shard.value_bytes());
     }
     if (found.module == &model) continue;
     is_unit_.emplace(found.module, number);
@@ -120,14 +107,33 @@ ShardedUnits::ShardedUnits(nn::Module& model, std::shared_ptr<ProcessGroup> grou
   };
   mark(model);
   moving_.reserve(units_.size());
+  spare_.reserve(2 * units_.size());
 }
 
 void ShardedUnits::gather(std::size_t number) {
   Unit& unit = units_[number];
   unit.is_there = unit.is_fresh = true;
   const CallLabel label("unit", static_cast<int>(number));
-  for (FlatShard& shard : unit.shards) shard.start_gather(*group_);
+  for (FlatShard& shard : unit.shards) {
+    shard.start_gather(
+        *group_, shard.has_value_memory() ? IntrusivePtr<Storage>() : memory_for(shard, number));
+  }
   if (std::ranges::find(moving_, number) == moving_.end()) moving_.push_back(number);
+}
+
+// Where units are freed, each one's memory serves any other: as many blocks as are there at a time.
+IntrusivePtr<Storage> ShardedUnits::memory_for(const FlatShard& shard, std::size_t number) {
+  const bool is_shared = reshards_ && number != root;
+  const std::size_t bytes = is_shared ? most_bytes_ : shard.value_bytes();
+  const auto found = std::ranges::find(spare_, bytes, [](const auto& one) { return one->bytes(); });
+  if (found == spare_.end()) {
+    const Device device = shard.pieces().front().variable.data().device();
+    return device == Device{} ? Storage::allocate_uncached(bytes)
+                              : Storage::allocate(bytes, device);
+  }
+  IntrusivePtr<Storage> memory = std::move(*found);
+  spare_.erase(found);
+  return memory;
 }
 
 void ShardedUnits::wait_for(std::size_t number) {
@@ -137,7 +143,11 @@ void ShardedUnits::wait_for(std::size_t number) {
 void ShardedUnits::free(std::size_t number) {
   Unit& unit = units_[number];
   unit.is_there = false;
-  for (FlatShard& shard : unit.shards) shard.free();
+  for (FlatShard& shard : unit.shards) {
+    IntrusivePtr<Storage> memory = shard.free();
+    // A device's allocator orders its reuse behind the stream's work.
+    if (memory && memory->device() == Device{}) spare_.push_back(std::move(memory));
+  }
 }
 
 // MPI may move bytes only inside its calls.

@@ -81,6 +81,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   void gather(std::size_t unit);
   void wait_for(std::size_t unit);
   void free(std::size_t unit);
+  [[nodiscard]] IntrusivePtr<Storage> memory_for(const FlatShard& shard, std::size_t unit);
   void enter_forward(std::size_t unit);
   void set_order();
   void move_on();
@@ -88,6 +89,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   std::shared_ptr<ProcessGroup> group_;
   bool reshards_;
   std::vector<Unit> units_;
+  std::size_t most_bytes_ = 0;                ///< of a run's whole values, outside of the root unit
+  std::vector<IntrusivePtr<Storage>> spare_;  ///< memory of values that are not there
   std::unordered_map<const nn::Module*, std::size_t> unit_of_;  ///< with all modules below it
   std::unordered_map<const nn::Module*, std::size_t> is_unit_;
   std::unordered_set<const nn::Module*> above_;  ///< modules with units below them

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,7 +32,7 @@ class Search {
   void visit(const std::string& name, const nn::Module& module) {
     const bool all = patterns_.empty() && is_list(module);
     for (const auto& [child, below] : module.children()) {
-      const std::string full = name.empty() ? child : name + "." + child;
+      const std::string full = name.empty() ? child : fmt::format("{}.{}", name, child);
       if (full.find('.') == std::string::npos) tops_.push_back(full);
       if (!all && !fits(full)) {
         visit(full, *below);
@@ -100,6 +100,20 @@ std::vector<UnitModule> unit_modules(const nn::Module& model,
   };
   std::erase_if(units, is_empty);
   return units;
+}
+
+std::vector<std::vector<nn::NamedParameter>> shard_runs(
+    const std::vector<nn::NamedParameter>& parameters) {
+  const auto kind = [](const nn::NamedParameter& parameter) {
+    return std::pair(parameter.variable.data().dtype(), parameter.variable.requires_grad());
+  };
+  std::vector<std::vector<nn::NamedParameter>> runs;
+  for (const auto& parameter : parameters) {
+    const auto run = std::ranges::find_if(
+        runs, [&](const auto& others) { return kind(others.front()) == kind(parameter); });
+    (run == runs.end() ? runs.emplace_back() : *run).push_back(parameter);
+  }
+  return runs;
 }
 
 }  // namespace lockstep

@@ -20,4 +20,8 @@ struct UnitModule {
 [[nodiscard]] std::vector<UnitModule> unit_modules(const nn::Module& model,
                                                    std::span<const std::string> patterns);
 
+/// A unit's parameters in runs of one dtype, all trained or all frozen.
+[[nodiscard]] std::vector<std::vector<nn::NamedParameter>> shard_runs(
+    const std::vector<nn::NamedParameter>& parameters);
+
 }  // namespace lockstep

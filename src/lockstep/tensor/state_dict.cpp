@@ -23,6 +23,7 @@ Shape with_another_leading(std::int64_t extent, const Shape& rest) {
 }  // namespace
 
 Shape Placement::by_parts(const Shape& shape) const {
+  if (is_flat_run()) return Shape{shape.numel()};
   if (parts == 1) return shape;
   return with_another_leading(parts, shape.with_leading(shape[0] / parts));
 }

@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// Which part of a global tensor a rank holds. Replicated: all of it, the same on every rank.
-/// Otherwise a rectangular slab, whose sizes are the local tensor's shape: PyTorch's chunks.
+/// Otherwise a rectangular slab, whose sizes are the local tensor's shape: PyTorch's chunks; or a
+/// run of its elements (flat_run).
 /// Several ranks may hold the same slab, and a rank may hold none: one without elements.
 struct Placement {
   bool sharded = false;
@@ -29,8 +30,19 @@ struct Placement {
   /// Of `local`, when it is [offset, offset + local.size(0)) of `global_rows` rows.
   [[nodiscard]] static Placement rows(const Tensor& local, std::int64_t offset,
                                       std::int64_t global_rows);
-  /// `shape`, global or local, with the parts as a leading dimension of their own. If there is one
-  /// part, `shape` itself. In it the slab is a rectangle that begins at rectangle_offsets().
+  /// Elements [offset, offset + n) of a tensor of shape `global` in row-major order, for a local
+  /// tensor of shape [n]: what a rank holds of a tensor that is cut without regard to its shape.
+  /// `offsets` has one dimension, whatever number `global` has.
+  [[nodiscard]] static Placement flat_run(const Shape& global, std::int64_t offset) {
+    return {true, global, Shape{offset}, 1};
+  }
+  /// False for a tensor of one dimension: its runs are slabs.
+  [[nodiscard]] bool is_flat_run() const noexcept {
+    return sharded && offsets.dims() == 1 && global.dims() != 1;
+  }
+  /// `shape`, global or local, with the parts as a leading dimension of their own; of a flat run
+  /// one dimension; otherwise `shape` itself. In it the slab is a rectangle that begins at
+  /// rectangle_offsets().
   [[nodiscard]] Shape by_parts(const Shape& shape) const;
   [[nodiscard]] Shape rectangle_offsets() const;
   friend bool operator==(const Placement&, const Placement&) = default;

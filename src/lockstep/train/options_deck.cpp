@@ -80,6 +80,11 @@ void declare(DeckTable& table, TrainOptions& options) {
            "reduction = \"invariant\" only: parts of each batch; a multiple of the number of ranks",
        .min = 1,
        .max = 65536});
+  table.key("zero", options.zero,
+            {.doc = "1: each rank updates its share of the parameters and keeps the optimizer's "
+                    "state of that share (ZeRO-1), with the same results; 0: all of them",
+             .min = 0,
+             .max = 1});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
   table.key("init_from", options.init_from,

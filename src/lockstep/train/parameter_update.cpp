@@ -7,6 +7,7 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 
 namespace lockstep::train {
@@ -15,6 +16,20 @@ namespace {
 /// Converts GradScaler's state between its own form and that of checkpoints.
 constexpr const char *grad_scale = "grad_scale", *grad_scale_growth = "grad_scale_growth",
                      *scale_slot = "scale", *growth_slot = "growth_tracker";
+
+/// Throws InputError for options with which the ranks cannot share out an optimizer.
+void expect_shareable(const RunPlan& plan) {
+  const char* const other = ranks_go_apart(plan) ? "ddp.comm_hook = \"post_local_sgd\""
+                            : plan.train.precision == Precision::fp16 ? "train.precision = \"fp16\""
+                            : plan.train.check_replicas_every > 0     ? "train.check_replicas_every"
+                            : plan.mesh.tp != 1                       ? "mesh.tp"
+                                                                      : nullptr;
+  if (!other) return;
+  throw InputError(fmt::format(
+      "train.zero = 1 gives each rank a share of the optimizer's state, which {} does not support. "
+      "Leave out one of the two.",
+      other));
+}
 
 }  // namespace
 
@@ -26,6 +41,7 @@ ParameterUpdate::ParameterUpdate(const RunPlan& plan) {
 }
 
 void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
+  if (plan.train.zero > 0) expect_shareable(plan);
   if (!scaler_ || !ranks_go_apart(plan)) return;
   throw InputError(
       "train.precision = \"fp16\" skips steps with gradients that are not finite on all ranks "
@@ -44,8 +60,15 @@ optim::Clipping ParameterUpdate::clip(const Training& training) const {
                                [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
 }
 
-UpdateFigures ParameterUpdate::operator()(const Training& training) {
+UpdateFigures ParameterUpdate::operator()(const Training& training, ZeroRedundancyOptimizer* zero) {
   optim::Optimizer& optimizer = training.optimizer;
+  if (zero) {
+    const auto clipping = optim::clip_gradients(training.plan.optimizer, zero->parameters());
+    zero->take_gradients();
+    optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
+    zero->gather();
+    return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
+  }
   if (scaler_) scaler_->unscale(optimizer);
   const auto clipping = clip(training);
   if (!scaler_) {

@@ -19,6 +19,7 @@
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
+#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
@@ -82,6 +83,16 @@ std::unique_ptr<optim::Optimizer> make_optimizer_of(const RunPlan& plan, const n
   auto optimizer = optim::make_optimizer(plan.optimizer, model.trained_parameters());
   optimizer->take_placements(model.state_dict());
   return optimizer;
+}
+
+std::unique_ptr<ZeroRedundancyOptimizer> make_zero(const RunPlan& plan,
+                                                   DistributedDataParallel& ddp) {
+  if (plan.train.zero == 0) return {};
+  const MemoryLabel label("optimizer state");
+  return std::make_unique<ZeroRedundancyOptimizer>(
+      ddp, [&](std::vector<nn::NamedParameter> pieces) {
+        return optim::make_optimizer(plan.optimizer, std::move(pieces));
+      });
 }
 
 TrainingParts all_parts(const RunPlan& plan, const std::shared_ptr<ParameterUpdate>& update,
@@ -182,7 +193,9 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
               make_order(task.data(), plan.train.seed, task.loading().shuffle)),
           task.loading().prefetch, task.data().augmentation, plan.device)),
       ddp_(make_model(task, *plan_, ranks_)),
-      optimizer_(make_optimizer_of(*plan_, ddp_->module())),
+      zero_(make_zero(*plan_, *ddp_)),
+      whole_optimizer_(zero_ ? nullptr : make_optimizer_of(*plan_, ddp_->module())),
+      optimizer_(zero_ ? &zero_->optimizer() : whole_optimizer_.get()),
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
@@ -226,6 +239,11 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   divide_for_check(plan, mesh, *task.data().train, *model);
   validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
+  if (plan.train.zero > 0 && !optimizer->is_elementwise()) {
+    throw InputError(
+        "train.zero = 1 gives each rank a part of the parameters to update, but this optimizer.kind "
+        "looks at whole ones. Use one that updates element by element, such as sgd or adamw.");
+  }
   const BatchPlan batches = batches_of(task, carried_out, parts_of_batch);
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);

@@ -23,6 +23,7 @@ class CheckpointFile;
 class DistributedDataParallel;
 class Loader;
 class ProcessGroup;
+class ZeroRedundancyOptimizer;
 struct Manifest;
 namespace nn {
 class Module;
@@ -146,9 +147,11 @@ class Trainer {
   BatchPlan batches_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<DistributedDataParallel> ddp_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<Evaluator> judge_;  ///< on judged_by(data)
-  std::unique_ptr<Evaluator> test_;   ///< if that is not the test set
+  std::unique_ptr<ZeroRedundancyOptimizer> zero_;      ///< with train.zero = 1,
+  std::unique_ptr<optim::Optimizer> whole_optimizer_;  ///< or, without, this;
+  optim::Optimizer* optimizer_;                        ///< either's optimizer
+  std::unique_ptr<Evaluator> judge_;                   ///< on judged_by(data)
+  std::unique_ptr<Evaluator> test_;                    ///< if that is not the test set
   std::shared_ptr<ParameterUpdate> update_;
   TrainingParts parts_;        ///< the library's, the last of them update_, and the caller's
   std::size_t callers_parts_;  ///< number of the caller's parts

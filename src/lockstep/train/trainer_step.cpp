@@ -116,7 +116,7 @@ StepResult Trainer::take_step(bool reads_loss) {
   const Batch& batch = loader_->next();
   for (const auto& part : parts_) part->before_step(training_);
 
-  optimizer_->zero_grad();
+  ddp_->zero_grad();
   ddp_->for_each_shard([&](std::int64_t shard) {
     const Share part = batches_.shard(number, shard);
     const std::int64_t row = part.first_in_batch - share.first_in_batch;
@@ -126,7 +126,7 @@ StepResult Trainer::take_step(bool reads_loss) {
   {
     const StepClock::Phase phase(step.times.optimizer, "optimizer");
     const DeviceSpans::Span span(figures_.spans(), "optimizer");
-    figures_.set_update((*update_)(training_));
+    figures_.set_update((*update_)(training_, zero_.get()));
   }
   ++state_.step;
   ++state_.position;

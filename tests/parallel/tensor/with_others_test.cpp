@@ -191,8 +191,9 @@ TEST_P(TensorParallelWith, OptimizersThatLookAtWholeTensorsAreRefused) {
     EXPECT_EQ(refused,
               group->size() == 1
                   ? "nothing was thrown"
-                  : "this optimizer computes with norms of whole parameters, and ranks share out "
-                    "'wte.weight': use one that works element by element, such as adamw");
+                  : "this optimizer looks at whole parameters, as LARS and LAMB do, but each rank holds a "
+                    "part of 'wte.weight': use one that updates element by element, such as SGD or "
+                    "AdamW");
   });
 }
 

@@ -30,11 +30,12 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   if (!state.placement.sharded) return planned;
   const auto& [sharded, global, offsets, parts] = state.placement;
   const Shape& sizes = state.tensor.shape();
-  bool fits = sizes.dims() == global.dims() && offsets.dims() == global.dims() && parts >= 1;
-  if (fits && parts > 1) fits = sizes.dims() > 0 && sizes[0] % parts == 0 && global[0] % parts == 0;
+  const Shape whole = state.placement.is_flat_run() ? Shape{global.numel()} : global;
+  bool fits = sizes.dims() == whole.dims() && offsets.dims() == whole.dims() && parts >= 1;
+  if (fits && parts > 1) fits = sizes.dims() > 0 && sizes[0] % parts == 0 && whole[0] % parts == 0;
   for (int d = 0; fits && d < sizes.dims(); ++d) {
     const std::int64_t by = d == 0 ? parts : 1;
-    fits = sizes[d] <= global[d] && offsets[d] <= (global[d] - sizes[d]) / by;
+    fits = sizes[d] <= whole[d] && offsets[d] <= (whole[d] - sizes[d]) / by;
   }
   if (!fits)
     throw Error(fmt::format("'{}': the part {} at offset {} does not fit into a tensor of shape {}",
@@ -69,8 +70,9 @@ Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int di
 }
 
 std::string describe_global(const DatasetEntry& entry, const Placement& placement) {
-  const std::string how = !placement.sharded     ? ""
-                          : placement.parts == 1 ? " sharded"
+  const std::string how = !placement.sharded        ? ""
+                          : placement.is_flat_run() ? " sharded in flat runs"
+                          : placement.parts == 1    ? " sharded"
                                                  : fmt::format(" sharded by {}", placement.parts);
   return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape), how);
 }

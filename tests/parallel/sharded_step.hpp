@@ -1,0 +1,21 @@
+#pragma once
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/fully_shard.hpp>
+
+#include "stack_model.hpp"
+
+namespace lockstep::test {
+
+inline Batch share_of(const Batch& batch, const ProcessGroup& group) {
+  return batch.share(group.rank(), group.size());
+}
+
+/// One step on this rank's share.
+inline void step(FullyShardedDataParallel& fsdp, optim::Optimizer& optimizer, const Batch& batch) {
+  const Batch share = share_of(batch, fsdp.group());
+  fsdp.zero_grad();
+  fsdp.backward(loss_of_share(fsdp, share), weight_of(share, batch));
+  optimizer.step();
+}
+
+}  // namespace lockstep::test
