@@ -493,8 +493,6 @@ bool Pipeline::has_last_stage() const noexcept {
 void Pipeline::train(bool on) {
   for (const Stage& stage : parts_->stages) stage.module->train(on);
 }
-void Pipeline::close() {
-  parts_->tied->close();
-}
+void Pipeline::close() { parts_->tied->close(); }
 
 }  // namespace lockstep
