@@ -79,7 +79,8 @@ TEST_P(PipelineParts, TrainAGptWithItsTiedEmbeddingAsTheUndividedOne) {
   const Trained expected = train_gpt(make_gpt());
   test::on_ranks(GetParam(), [&](const auto& group) {
     const int n = group->size();
-    for (const auto& schedule : {gpipe(n, 4), one_f_one_b(n, 4), interleaved_1f1b(n, 2, 4)}) {
+    for (const auto& schedule :
+         {gpipe(n, 4), one_f_one_b(n, 4), interleaved_1f1b(n, 2, 4), zero_bubble_h1(n, 4)}) {
       for (const bool recompute : {false, true}) {
         // The last stage's copy begins with the first one's value, whatever it was.
         const bool begins_elsewhere = n > 1 && group->rank() == n - 1;

@@ -60,9 +60,8 @@ class Pipeline {
   /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group's ranks
   /// are the schedule's. Collective. Throws, on every rank alike, InputError as
   /// expect_deadlock_free does, for another number of ranks or of a rank's stages, for null modules
-  /// or loss, for schedules that differ between ranks, for options that do not fit the stages, for
-  /// backwards in two parts (see docs/guide/model_parallel.md), and for an nccl group: give the
-  /// group that controls it.
+  /// or loss, for schedules that differ between ranks, for options that do not fit the stages, and
+  /// for an nccl group: give the group that controls it.
   Pipeline(std::vector<std::shared_ptr<nn::Module>> stages, std::shared_ptr<ProcessGroup> group,
            PipelineSchedule schedule, Loss loss, const PipelineOptions& options = {});
   ~Pipeline();
