@@ -30,9 +30,9 @@ for schedule in "${schedules[@]}"; do
   best_ours=0 best_theirs=0
   for ((round = 0; round < ${ROUNDS:-3}; ++round)); do
     now=$(ours "$schedule")
-    best_ours=$(awk -v a="$best_ours" -v b="$now" 'BEGIN {print a > b ? a : b}')
+    best_ours=$(awk -v a="$best_ours" -v b="$now" 'BEGIN {print (a + 0 > b + 0 ? a : b)}')
     now=$("$python" benchmarks/pytorch/pipeline.py "$ranks" "$schedule" 2)
-    best_theirs=$(awk -v a="$best_theirs" -v b="$now" 'BEGIN {print a > b ? a : b}')
+    best_theirs=$(awk -v a="$best_theirs" -v b="$now" 'BEGIN {print (a + 0 > b + 0 ? a : b)}')
   done
   awk -v name="$schedule" -v a="$best_ours" -v b="$best_theirs" \
     'BEGIN {printf "%-14s %12.0f %12.0f %7.2f\n", name, a, b, a / b}'
