@@ -103,7 +103,7 @@ TEST(DescribeLayers, GivesContainersTheirOwnPartOnly) {
 
 struct Silent : ForwardHook {
   void before(const Module&, const Variable&) override {}
-  void after(const Module&, const Variable&) override {}
+  void after(const Module&, Variable&) override {}
 };
 
 TEST(ForwardHook, OnlyOneMayBeActive) {

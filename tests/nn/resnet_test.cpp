@@ -219,7 +219,7 @@ TEST(ResNet18, TakesImagesOfAnyChannelsAndSizeFrom8By8) {
 void expect_its_layers_results(Module& model, const Variable& x, double tolerance) {
   struct Seen : ForwardHook {  // while it lives, every layer runs on its own
     void before(const Module&, const Variable&) override {}
-    void after(const Module&, const Variable&) override {}
+    void after(const Module&, Variable&) override {}
   };
   const auto fused = model.forward(x).data().to_vector<float>();
   const Seen layer_by_layer;

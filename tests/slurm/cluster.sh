@@ -156,6 +156,12 @@ node() {
     ip addr add "$(address "${1#node}")/24" dev eth0
     ip link set eth0 up
     slow eth0
+    # UCX looks there for interfaces: this network's. Slurm looks there for control groups: the machine's.
+    mkdir "$lab/cgroup.$1"
+    mount --rbind /sys/fs/cgroup "$lab/cgroup.$1"
+    mount -t sysfs sysfs /sys
+    mount --rbind "$lab/cgroup.$1" /sys/fs/cgroup
+    mount -t tmpfs tmpfs /dev/shm
   fi
   mkdir -p "$lab/munge.$1"
   mount --bind "$lab/munge.$1" "$lab/munge"
@@ -171,7 +177,7 @@ start() {
   slurmctld
   for ((number = 1; number <= nodes; number++)); do
     # shellcheck disable=SC2086
-    LOCKSTEP_CLUSTER_NODE=node$number unshare --uts --mount ${rate:+--net} "$0" --rate "$rate" &
+    LOCKSTEP_CLUSTER_NODE=node$number unshare --uts --mount ${rate:+--net --ipc} "$0" --rate "$rate" &
     [ -z "$rate" ] || link_node "$number" $!
   done
   wait

@@ -94,6 +94,15 @@ void Variable::set_device(Device device) const {
   if (record_->grad.defined()) record_->grad = record_->grad.to(device);
 }
 
+void Variable::set_value(const Tensor& value) const {
+  if (!is_leaf()) throw Error("only a leaf's value can be replaced");
+  if (!value.defined() || value.dtype() != data().dtype())
+    throw Error("a variable " + describe(data()) + " keeps its dtype when its value is replaced");
+  record_->data = value;
+  record_->grad = {};
+  zero_grad();
+}
+
 void Variable::set_value_buffer(const Tensor& buffer) const {
   if (!is_leaf()) throw Error("only a leaf's storage can be replaced");
   expect_fit("value", buffer, data());

@@ -120,6 +120,10 @@ class Variable {
   /// Declares the present contents of grad_buffer() to be the gradient.
   void mark_grad_present() const { value().grad_holds_value = true; }
 
+  /// Replaces the value of this leaf by one of any shape, and drops its gradient. Tensors taken
+  /// from data() before keep the old memory. Throws Error for the result of an operation, and for
+  /// another dtype.
+  void set_value(const Tensor& value) const;
   /// From now on the value of this leaf is stored in `buffer` (shape, dtype, layout and device of
   /// data()), to which it is copied: DistributedDataParallel uses it to make a bucket's parameters
   /// contiguous. Tensors taken from data() before keep the old memory.

@@ -104,6 +104,14 @@ class Shared {
   std::vector<Tensor> tensors_;
 };
 
+/// Reads the part of a data set that `placement` says.
+void read_part(const CheckpointFile& file, const DatasetEntry& entry, const Placement& placement,
+               const Tensor& part) {
+  DatasetEntry by_parts = entry;  // the same bytes
+  by_parts.shape = placement.by_parts(entry.shape);
+  file.read(by_parts, {placement.rectangle_offsets(), placement.by_parts(part.shape())}, part);
+}
+
 /// Memory for the part of a data set that a rank wants.
 using MakeTarget = std::function<Tensor(const StateDict::Entry* own, const Shape& sizes, DType)>;
 
@@ -143,14 +151,14 @@ CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
                       const auto* own = (&state == &contents.model ? model : optimizer).find(name);
                       const bool is_part =
                           own && own->placement.sharded && own->placement.global == entry.shape;
-                      const Region wanted =
-                          is_part ? Region{own->placement.offsets, own->tensor.shape()}
-                                  : Region::whole(entry.shape);
-                      const Tensor target = make_target(own, wanted.sizes, entry.dtype);
-                      if (!is_part && Shared::can_hold(entry)) {
+                      const Tensor target = make_target(
+                          own, is_part ? own->tensor.shape() : entry.shape, entry.dtype);
+                      if (is_part) {
+                        read_part(file, entry, own->placement, target);
+                      } else if (Shared::can_hold(entry)) {
                         shared.add(entry, target);
                       } else {
-                        file.read(entry, wanted, target);
+                        file.read(entry, Region::whole(entry.shape), target);
                       }
                       state.insert(std::move(name), target, is_part ? own->placement : Placement{});
                     });

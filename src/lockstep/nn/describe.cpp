@@ -58,7 +58,7 @@ class Recorder final : public ForwardHook {
     listed_.push_back(module.children().empty() || layers_.back().parameters > 0);
   }
 
-  void after(const Module&, const Variable& y) override {
+  void after(const Module&, Variable& y) override {
     const Open open = open_.back();
     open_.pop_back();
     const std::int64_t all = flops_.flops() - open.flops_before;
@@ -108,7 +108,8 @@ std::vector<LayerDescription> describe_layers(Module& model,
   const NoGradGuard no_grad;
   Recorder recorder(model);
   recorder.before(model, {});
-  recorder.after(model, forward());
+  Variable y = forward();
+  recorder.after(model, y);
   return recorder.listed();
 }
 

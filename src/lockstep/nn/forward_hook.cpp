@@ -19,6 +19,10 @@ ForwardHook::ForwardHook() {
 
 ForwardHook::~ForwardHook() { slot() = nullptr; }
 
+bool ForwardHook::is_on_parts_of(const Module& module) {
+  return slot() && slot()->sees_parts_of(module);
+}
+
 ForwardHook* ForwardHook::current() noexcept { return slot(); }
 
 }  // namespace lockstep::nn

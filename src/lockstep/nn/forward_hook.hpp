@@ -6,7 +6,8 @@ namespace lockstep::nn {
 class Module;
 
 /// While alive, sees every call of a module on this thread (Module::operator()), as PyTorch's
-/// global forward hooks do. One at a time; a second one throws Error.
+/// global forward hooks do. after() may replace the result. One at a time; a second one throws
+/// Error.
 class ForwardHook {
  public:
   ForwardHook();
@@ -15,7 +16,13 @@ class ForwardHook {
   ForwardHook& operator=(const ForwardHook&) = delete;
 
   virtual void before(const Module& module, const Variable& x) = 0;
-  virtual void after(const Module& module, const Variable& y) = 0;
+  virtual void after(const Module& module, Variable& y) = 0;
+
+  /// Whether calls of this module's parts are to be seen: then it does not compute several of them
+  /// by one operation.
+  [[nodiscard]] virtual bool sees_parts_of(const Module& /*module*/) const { return true; }
+  /// Whether this thread has a hook that sees the parts of `module`.
+  [[nodiscard]] static bool is_on_parts_of(const Module& module);
 
   /// This thread's, or null.
   [[nodiscard]] static ForwardHook* current() noexcept;

@@ -134,6 +134,14 @@ void Module::set_requires_grad(bool on) const {
   for (const auto& [name, child] : children_) child->set_requires_grad(on);
 }
 
+void Module::keep_slab(std::string_view name, const Tensor& slab, const Placement& placement) {
+  const auto own = std::ranges::find(parameters_, name, &OwnParameter::name);
+  if (own == parameters_.end())
+    throw Error("this module has no parameter '" + std::string(name) + "' of its own");
+  own->variable.set_value(slab);
+  own->placement = placement;
+}
+
 void Module::name_layers(const std::string& prefix) {
   for (const auto& [name, child] : children_) {
     const std::string full = prefix + name;

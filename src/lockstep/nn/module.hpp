@@ -11,6 +11,8 @@
 
 namespace lockstep::nn {
 
+class Partition;
+
 /// A parameter with its full, dotted name ("conv1.weight"), as PyTorch names it.
 struct NamedParameter {
   std::string name;
@@ -79,6 +81,18 @@ class Module {
   /// Freezes all parameters, of this and all sub-modules, or trains them again.
   void set_requires_grad(bool on) const;
 
+  /// Keeps only `slab` of this module's own parameter `name`, the part that `placement` says, and
+  /// drops its gradient: every handle to the parameter has the slab from now on. Before an
+  /// optimizer or DistributedDataParallel gets it. Throws Error if there is no such parameter.
+  void keep_slab(std::string_view name, const Tensor& slab, const Placement& placement);
+  /// From now on the ranks of a group share out this module's computation (nn/partition.hpp). For
+  /// layers that ask for partition(); parallelize_module calls it.
+  void set_partition(std::shared_ptr<const Partition> partition) {
+    partition_ = std::move(partition);
+  }
+  /// Null if every rank computes the whole module.
+  [[nodiscard]] const Partition* partition() const noexcept { return partition_.get(); }
+
   /// Gives everything below this module the name that traces show, its dotted one.
   void name_layers() { name_layers(""); }
   /// "layer" until then.
@@ -123,6 +137,7 @@ class Module {
   std::vector<OwnParameter> parameters_;
   std::vector<std::pair<std::string, Tensor>> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::shared_ptr<const Partition> partition_;
   bool training_ = true;
   const char* trace_name_ = "layer";
 };

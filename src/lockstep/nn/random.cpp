@@ -117,7 +117,15 @@ RandomKey RandomStream::next() {
   return key;
 }
 
+void RandomStream::agree_on(const RandomKey& key) noexcept {
+  // Other draws by this seed count up from the step of their first; these from the middle.
+  layer_ = key.stream;
+  agreed_seed_ = key.seed;
+  agreed_draws_ = std::uint32_t{1} << 31U;
+}
+
 RandomKey RandomStream::draw() {
+  if (!current_guard && agreed_seed_) return {*agreed_seed_, layer_, agreed_draws_++, 0};
   if (!current_guard) {
     RandomSequence& state = sequence;
     if (state.thread == not_numbered) state.thread = unseeded_threads.fetch_add(1);

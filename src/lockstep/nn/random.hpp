@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
@@ -95,12 +96,18 @@ class RandomStream {
   explicit RandomStream(std::uint32_t number) noexcept;
   /// The key of a draw that no other draw has, but in a repetition.
   [[nodiscard]] RandomKey next();
+  /// From now on this draws, rank after rank and thread after thread, what every stream draws that
+  /// agrees on the same key: for layers whose masks must be equal on several ranks. `key` is one of
+  /// next(), of one of them.
+  void agree_on(const RandomKey& key) noexcept;
 
  private:
   [[nodiscard]] RandomKey draw();
 
   std::uint32_t layer_;
-  std::uint64_t number_;  // tells streams apart, on all threads
+  std::uint64_t number_;                      // tells streams apart, on all threads
+  std::optional<std::uint64_t> agreed_seed_;  // of draws without a guard
+  std::uint32_t agreed_draws_ = 0;
 };
 
 }  // namespace lockstep::nn

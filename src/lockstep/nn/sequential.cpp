@@ -105,7 +105,7 @@ Variable Sequential::forward(const Variable& x) { return from_channel_blocks(for
 
 Variable Sequential::forward_stages(const Variable& x) {
   Variable value = x;
-  if (ForwardHook::current()) {  // a hook must see every child
+  if (ForwardHook::is_on_parts_of(*this)) {
     for (const auto& [name, child] : children()) value = (*child)(value);
     return value;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <list>
+#include <utility>
 
 #include <fmt/format.h>
 #include <lockstep/base/error.hpp>
@@ -16,7 +17,11 @@
 namespace lockstep::optim {
 
 AveragedModel::AveragedModel(const nn::Module& model, std::optional<double> ema_decay)
-    : parameters_(model.named_parameters()),
+    : AveragedModel(model.named_parameters(), ema_decay) {}
+
+AveragedModel::AveragedModel(std::vector<nn::NamedParameter> parameters,
+                             std::optional<double> ema_decay)
+    : parameters_(std::move(parameters)),
       decay_(ema_decay),
       n_averaged_(Tensor::zeros({}, DType::i64)) {
   if (decay_) expect_below_one("AveragedModel", "decay", *decay_);

@@ -18,6 +18,9 @@ class AveragedModel {
  public:
   /// Throws InputError unless 0 <= decay < 1, and for parameters of 16 bits.
   explicit AveragedModel(const nn::Module& model, std::optional<double> ema_decay = std::nullopt);
+  /// Of these parameters, e.g. a rank's pieces (FullyShardedDataParallel::named_parameters).
+  explicit AveragedModel(std::vector<nn::NamedParameter> parameters,
+                         std::optional<double> ema_decay = std::nullopt);
 
   /// One more update of the model's parameters. Allocates nothing.
   void update_parameters();

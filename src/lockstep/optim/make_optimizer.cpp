@@ -39,11 +39,18 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
 
 Clipping clip_gradients(const OptimizerOptions& options,
                         const std::vector<nn::NamedParameter>& parameters) {
+  return clip_gradients(options, parameters,
+                        [&](const Tensor& norm) { grad_norm(parameters, norm); });
+}
+
+Clipping clip_gradients(const OptimizerOptions& options,
+                        const std::vector<nn::NamedParameter>& parameters,
+                        const std::function<void(const Tensor& norm)>& take_norm) {
   if (options.clip_value > 0.0) clip_grad_value(parameters, options.clip_value);
   if (options.clip_norm <= 0.0) return {};
   const Device device = parameters.front().variable.data().device();
   Clipping clipping{Tensor::empty({1}, DType::f64, device), Tensor::empty({1}, DType::f64, device)};
-  grad_norm(parameters, clipping.norm);
+  take_norm(clipping.norm);
   clip_factor(clipping.norm, options.clip_norm, clipping.factor);
   return clipping;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,5 +24,10 @@ struct Clipping {
 /// host does not wait for a device.
 [[nodiscard]] Clipping clip_gradients(const OptimizerOptions& options,
                                       const std::vector<nn::NamedParameter>& parameters);
+/// The same for a model of which this rank holds parts: `take_norm` writes the norm of the whole
+/// gradient into its argument.
+[[nodiscard]] Clipping clip_gradients(const OptimizerOptions& options,
+                                      const std::vector<nn::NamedParameter>& parameters,
+                                      const std::function<void(const Tensor& norm)>& take_norm);
 
 }  // namespace lockstep::optim

@@ -77,6 +77,9 @@ class Optimizer {
   void set_momentum(double momentum);
 
   [[nodiscard]] const std::vector<nn::NamedParameter>& parameters() const { return parameters_; }
+  /// Whether an element's update depends on that element alone, so that a part of a parameter is
+  /// updated as the whole: false for LARS and LAMB, whose trust ratios are norms of parameters.
+  [[nodiscard]] bool is_elementwise() const noexcept { return setup_.elementwise; }
 
   /// The state by `<parameter name>/<slot>`, e.g. "conv1.weight/momentum_buffer"; `<parameter
   /// name>/step`, an i64 scalar on the host, the parameter's number of updates; and `<parameter

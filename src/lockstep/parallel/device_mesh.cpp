@@ -22,8 +22,19 @@ void expect_same(ProcessGroup& group, const std::vector<MeshDim>& dims) {
       all[0], other - all.begin(), *other));
 }
 
-/// Puts the ranks that are left in place of a -1. Throws InputError unless the sizes fit.
-std::vector<MeshDim> fitted(std::vector<MeshDim> dims, int ranks) {
+/// Ranks by node, then by number.
+std::vector<int> ranks_by_node(const NodeLayout& nodes) {
+  std::vector<int> ranks;
+  for (int node = 0; node < static_cast<int>(nodes.hosts().size()); ++node) {
+    const auto& on_node = nodes.ranks_on(node);
+    ranks.insert(ranks.end(), on_node.begin(), on_node.end());
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<MeshDim> fit_mesh(std::vector<MeshDim> dims, int ranks) {
   if (dims.empty()) throw InputError("a mesh needs at least one dimension");
   const std::string asked = to_string(dims);
   MeshDim* rest = nullptr;
@@ -58,18 +69,6 @@ std::vector<MeshDim> fitted(std::vector<MeshDim> dims, int ranks) {
                        : fmt::format("their product is {}", product)));
 }
 
-/// Ranks by node, then by number.
-std::vector<int> ranks_by_node(const NodeLayout& nodes) {
-  std::vector<int> ranks;
-  for (int node = 0; node < static_cast<int>(nodes.hosts().size()); ++node) {
-    const auto& on_node = nodes.ranks_on(node);
-    ranks.insert(ranks.end(), on_node.begin(), on_node.end());
-  }
-  return ranks;
-}
-
-}  // namespace
-
 DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshDim> dims)
     : DeviceMesh(group, std::move(dims), node_layout(*group)) {}
 
@@ -77,7 +76,7 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshDim>
                        const NodeLayout& nodes)
     : group_(std::move(group)) {
   expect_same(*group_, dims);
-  dims_ = fitted(std::move(dims), group_->size());
+  dims_ = fit_mesh(std::move(dims), group_->size());
   rank_of_place_ = ranks_by_node(nodes);
   place_of_rank_.resize(rank_of_place_.size());
   for (std::size_t place = 0; place < rank_of_place_.size(); ++place) {

@@ -80,6 +80,10 @@ class DeviceMesh {
   std::map<std::vector<std::size_t>, std::shared_ptr<ProcessGroup>> groups_;
 };
 
+/// The dimensions on `ranks` ranks, with the ranks that are left in place of a -1. Throws InputError
+/// as DeviceMesh does. Local.
+[[nodiscard]] std::vector<MeshDim> fit_mesh(std::vector<MeshDim> dims, int ranks);
+
 /// "dp=2 tp=4".
 [[nodiscard]] std::string to_string(const std::vector<MeshDim>& dims);
 

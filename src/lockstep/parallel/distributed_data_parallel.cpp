@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
@@ -19,12 +18,10 @@
 #include <lockstep/parallel/reducer.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/weighted_pass.hpp>
 
 namespace lockstep {
 namespace {
-
-/// Whether this thread is within backward(loss, weight) of any DistributedDataParallel.
-thread_local constinit bool in_weighted_pass = false;
 
 /// Parameters that require a gradient.
 std::vector<Variable> trained_parameters(const nn::Module& module) {
@@ -39,13 +36,6 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
 Device device_of(const nn::Module& module) {
   const auto parameters = module.parameters();
   return parameters.empty() ? Device{} : parameters.front().data().device();
-}
-
-/// weight x loss_scale, rounded once, like the loss.
-Tensor gradient_of_scaled(const Tensor& loss, double weight, const Tensor& loss_scale) {
-  const Tensor factor = loss_scale.to(DType::f64);
-  factor *= weight;
-  return factor.to(loss.dtype()).reshape(loss.shape());
 }
 
 /// Everything that must be equal on all ranks, apart from the model's tensors.
@@ -151,31 +141,16 @@ void DistributedDataParallel::backward(const Variable& loss, double weight,
   state_.weight = weight;
   struct Ending {
     State& state;
-    bool before = std::exchange(in_weighted_pass, true);
-    ~Ending() {
-      state.in_backward = false;
-      in_weighted_pass = before;
-    }
-  } const ending{state_};
+    WeightedPass weighted;
+    ~Ending() { state.in_backward = false; }
+  } const ending{state_, {}};
   if (!loss.defined()) {
     static_cast<void>(pass_begins({}, {}, weight));
     leaves_are_known(true, false);
     return pass_is_over();
   }
   try {
-    if (loss.data().numel() != 1) {
-      throw Error("DistributedDataParallel: backward() needs a loss of one element, not " +
-                  describe(loss.data()));
-    }
-    PassOptions pass{.roots = std::span(&loss, 1), .seed = weight, .observer = this};
-    Tensor gradient;
-    if (loss_scale.defined() && loss_scale.device() == Device{}) {
-      pass.seed = weight * loss_scale.item();
-    } else if (loss_scale.defined()) {
-      gradient = gradient_of_scaled(loss.data(), weight, loss_scale);
-      pass.gradients = std::span(&gradient, 1);
-    }
-    BackwardPass(pass).run();
+    WeightedPass::run("DistributedDataParallel", loss, weight, loss_scale, *this);
   } catch (...) {
     if (!state_.has_begun) pass_has_failed();
     throw;
@@ -186,7 +161,7 @@ PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variab
                                                           std::span<const Tensor> gradients,
                                                           double seed) {
   state_.has_begun = true;
-  const bool is_weighted = state_.is_weighted = in_weighted_pass;
+  const bool is_weighted = state_.is_weighted = WeightedPass::is_running();
   if (state_.syncs && !state_.is_awaited && !state_.in_backward) {
     warn_of_own_gradients();
     hold(is_weighted ? Share::weighted : Share::mean);
@@ -237,7 +212,7 @@ void DistributedDataParallel::pass_has_failed() noexcept {
 }
 
 void DistributedDataParallel::gradients_are_in(GradStore& store) {
-  const double share = equal_share(), factor = in_weighted_pass ? 1.0 : share;
+  const double share = equal_share(), factor = WeightedPass::is_running() ? 1.0 : share;
   const auto each = [&](const auto& visit) {
     for (const Bucket& bucket : reducer().buckets())
       std::ranges::for_each(bucket.parameters, visit);

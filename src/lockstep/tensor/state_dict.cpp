@@ -12,6 +12,25 @@ Placement Placement::rows(const Tensor& local, std::int64_t offset, std::int64_t
   return slab(local.shape().with_leading(global_rows), Shape(offsets));
 }
 
+namespace {
+
+Shape with_another_leading(std::int64_t extent, const Shape& rest) {
+  std::vector<std::int64_t> extents{extent};
+  extents.insert(extents.end(), rest.begin(), rest.end());
+  return Shape(extents);
+}
+
+}  // namespace
+
+Shape Placement::by_parts(const Shape& shape) const {
+  if (parts == 1) return shape;
+  return with_another_leading(parts, shape.with_leading(shape[0] / parts));
+}
+
+Shape Placement::rectangle_offsets() const {
+  return parts == 1 ? offsets : with_another_leading(0, offsets);
+}
+
 void StateDict::insert(std::string name, Tensor tensor, Placement placement) {
   if (find(name)) throw Error("state dict: the name '" + name + "' is there twice");
   places_.emplace(std::hash<std::string_view>()(name), entries_.size());

@@ -17,14 +17,22 @@ struct Placement {
   bool sharded = false;
   Shape global;   ///< of the whole tensor
   Shape offsets;  ///< offsets of the slab, one per dimension
+  /// The leading dimension consists of so many equal parts, such as queries, keys and values. The
+  /// local tensor holds the same slab of each, one after another; `offsets` count from a part's
+  /// first row.
+  std::int64_t parts = 1;
 
   /// Of a tensor of shape `global`, the slab that begins at `offsets`.
   [[nodiscard]] static Placement slab(const Shape& global, const Shape& offsets) {
-    return {true, global, offsets};
+    return {true, global, offsets, 1};
   }
   /// Of `local`, when it is [offset, offset + local.size(0)) of `global_rows` rows.
   [[nodiscard]] static Placement rows(const Tensor& local, std::int64_t offset,
                                       std::int64_t global_rows);
+  /// `shape`, global or local, with the parts as a leading dimension of their own. If there is one
+  /// part, `shape` itself. In it the slab is a rectangle that begins at rectangle_offsets().
+  [[nodiscard]] Shape by_parts(const Shape& shape) const;
+  [[nodiscard]] Shape rectangle_offsets() const;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <lockstep/base/failure.hpp>
+#include <lockstep/tensor/absent_memory.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/stream.hpp>
@@ -122,6 +123,18 @@ class StorageCache {
     delete storage;
   }
 
+  static void swap_memory(Storage& a, Storage& b) noexcept {
+    std::swap(a.data_, b.data_);
+    std::swap(a.kernel_data_, b.kernel_data_);
+    std::swap(a.bytes_, b.bytes_);
+    std::swap(a.device_, b.device_);
+    std::swap(a.size_class_, b.size_class_);
+    std::swap(a.deleter_, b.deleter_);
+    std::swap(a.context_, b.context_);
+    std::swap(a.block_, b.block_);
+    std::swap(a.pinned_for_, b.pinned_for_);
+  }
+
   MemoryStats stats() {
     const std::lock_guard lock(mutex_);
     return stats_;
@@ -176,14 +189,10 @@ void Storage::move_to(Device device) {
   }
   const IntrusivePtr<Storage> there = allocate(bytes_, device);
   device_copy(there->data_, device, data_, device_, bytes_);
-  std::swap(data_, there->data_);
-  std::swap(kernel_data_, there->kernel_data_);
-  std::swap(bytes_, there->bytes_);
-  std::swap(device_, there->device_);
-  std::swap(size_class_, there->size_class_);
-  std::swap(block_, there->block_);
-  std::swap(pinned_for_, there->pinned_for_);
+  StorageCache::swap_memory(*this, *there);
 }
+
+void swap_memory(Storage& a, Storage& b) noexcept { StorageCache::swap_memory(a, b); }
 
 CachingAllocator& Storage::allocator() const {
   return size_class_ == pinned ? CachingAllocator::pinned(pinned_for_)

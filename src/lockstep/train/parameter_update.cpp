@@ -33,10 +33,21 @@ void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
       "bf16 or f32.");
 }
 
+void ParameterUpdate::begin(const Training& training) {
+  if (training.tensor_group) divided_norm_.emplace(training.model, training.tensor_group);
+}
+
+optim::Clipping ParameterUpdate::clip(const Training& training) const {
+  const auto& parameters = training.optimizer.parameters();
+  if (!divided_norm_) return optim::clip_gradients(training.plan.optimizer, parameters);
+  return optim::clip_gradients(training.plan.optimizer, parameters,
+                               [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
+}
+
 UpdateFigures ParameterUpdate::operator()(const Training& training) {
   optim::Optimizer& optimizer = training.optimizer;
   if (scaler_) scaler_->unscale(optimizer);
-  const auto clipping = optim::clip_gradients(training.plan.optimizer, optimizer.parameters());
+  const auto clipping = clip(training);
   if (!scaler_) {
     optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
     return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <lockstep/autograd/autocast.hpp>
-#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batches/batch_source.hpp>
@@ -20,6 +19,7 @@
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
+#include <lockstep/parallel/tensor/plans.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
@@ -69,11 +69,13 @@ RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
 
 /// To be called after nn::manual_seed.
 std::unique_ptr<DistributedDataParallel> make_model(const Task& task, const RunPlan& plan,
-                                                    const std::shared_ptr<ProcessGroup>& group) {
+                                                    const RankGroups& ranks) {
   nn::manual_seed(plan.train.seed);
   const nn::DeviceGuard on_device(plan.device);
   const MemoryLabel label("model and gradients");
-  return std::make_unique<DistributedDataParallel>(task.make_model(), group, plan.ddp);
+  auto model = task.make_model();
+  if (ranks.tensor) tensor_parallelize(*model, ranks.tensor);
+  return std::make_unique<DistributedDataParallel>(std::move(model), ranks.data, plan.ddp);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer_of(const RunPlan& plan, const nn::Module& model) {
@@ -169,32 +171,32 @@ class Trainer::InRun {
 Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
                  std::vector<std::pair<std::string, std::string>> library_versions,
                  const TrainingParts& parts)
-    : group_(expect_given("Trainer", "the process group", std::move(group))),
+    : ranks_(make_rank_groups(std::move(group), plan.mesh)),
       task_(task),
-      plan_(std::make_unique<const RunPlan>(as_carried_out(plan, task, group_->size()))),
+      plan_(std::make_unique<const RunPlan>(as_carried_out(plan, task, ranks_.data->size()))),
       library_versions_(std::move(library_versions)),
-      batches_(batches_of(task, *plan_, group_->size())),
+      batches_(batches_of(task, *plan_, ranks_.data->size())),
       loader_(std::make_unique<Loader>(
           task.data().train,
           std::make_unique<TrainBatches>(
-              batches_, group_->rank(),
+              batches_, ranks_.data->rank(),
               make_order(task.data(), plan.train.seed, task.loading().shuffle)),
           task.loading().prefetch, task.data().augmentation, plan.device)),
-      ddp_(make_model(task, *plan_, group_)),
+      ddp_(make_model(task, *plan_, ranks_)),
       optimizer_(make_optimizer_of(*plan_, ddp_->module())),
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
       figures_(plan.device),
-      training_{group_, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
-      stop_(std::make_unique<StopAgreement>(*group_)) {
+      training_{ranks_.all, ranks_.data, ranks_.tensor, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
+      stop_(std::make_unique<StopAgreement>(*ranks_.all)) {
   expect_names(parts);
   const Datasets& data = task.data();
   if (const auto& judging = judged_by(data))
-    judge_ = std::make_unique<Evaluator>(group_, task, judging, plan.eval.batch_size, plan.device);
+    judge_ = std::make_unique<Evaluator>(ranks_.data, task, judging, plan.eval.batch_size, plan.device);
   if (data.validation && data.test)
-    test_ = std::make_unique<Evaluator>(group_, task, data.test, plan.eval.batch_size, plan.device);
-  if (plan_->device == Device{} && !has_units_for(plan_->train.precision) && group_->rank() == 0) {
+    test_ = std::make_unique<Evaluator>(ranks_.data, task, data.test, plan.eval.batch_size, plan.device);
+  if (plan_->device == Device{} && !has_units_for(plan_->train.precision) && ranks_.all->rank() == 0) {
     log(LogLevel::warning,
         "this processor does not compute products of train.precision itself: operands are rounded "
         "and multiplied in f32, which is slower than train.precision = \"f32\"");
@@ -209,18 +211,21 @@ nn::Module& Trainer::model() const noexcept { return ddp_->module(); }
 
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const TrainingParts& parts) {
   DdpOptions ddp = plan.ddp;
-  ddp.shards = shards_of(plan.train, ranks);
+  ddp.shards = shards_of(plan.train, static_cast<int>(fitted(plan.mesh, ranks).dp));
   validate(ddp);
   expect_names(parts);
   for (const auto& part : all_parts(plan, std::make_shared<ParameterUpdate>(plan), parts))
     part->check(task, plan);
-  const RunPlan carried_out = as_carried_out(plan, task, ranks);
+  const MeshOptions mesh = fitted(plan.mesh, ranks);
+  const int parts_of_batch = static_cast<int>(mesh.dp);
+  const RunPlan carried_out = as_carried_out(plan, task, parts_of_batch);
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
+  divide_for_check(plan, mesh, *model);
   validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
-  const BatchPlan batches = batches_of(task, carried_out, ranks);
+  const BatchPlan batches = batches_of(task, carried_out, parts_of_batch);
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches, *model);
@@ -234,8 +239,8 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   RunStates states(
       training_, parts_, [&](bool of_all_ranks) { return contents(deck, of_all_ranks); },
       resumed_from);
-  agree(*group_, [&] {
-    if (group_->rank() == 0) folder.write_in([&] { metrics.begin(); });
+  agree(*ranks_.all, [&] {
+    if (ranks_.all->rank() == 0) folder.write_in([&] { metrics.begin(); });
   });
   RunReport report(training_, parts_, clock_, metrics, console);
   ddp_->ask_along([this] { return own_reason_to_stop() != StopReason::none; });
@@ -264,7 +269,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     const Evaluation found = evaluate(*test_);
     report.evaluated("test", found, seconds_since(start));
   }
-  agree(*group_, [&] { folder.expect_there(); });
+  agree(*ranks_.all, [&] { folder.expect_there(); });
   states.finish(stopped);
   outcome.checkpoint = states.newest();
   report.finish(training_wall);

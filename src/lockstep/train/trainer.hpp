@@ -11,6 +11,7 @@
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/train/report/step_clock.hpp>
+#include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/run/stop_request.hpp>
 #include <lockstep/train/step_figures.hpp>
 #include <lockstep/train/task/outcome.hpp>
@@ -125,6 +126,8 @@ class Trainer {
   [[nodiscard]] StopReason own_reason_to_stop() const;
   /// The deck's own end of this start; the same on all ranks, without communication.
   [[nodiscard]] StopReason planned_stop() const noexcept;
+  /// Whether any rank has a reason to stop; the same on all ranks. Collective.
+  [[nodiscard]] bool is_asked_to_stop();
   /// In run(): all ranks are at the same point, and get stop_->answer(). Collective.
   void ask_whether_to_stop();
 
@@ -136,7 +139,7 @@ class Trainer {
   /// The state of parts_[i] in a checkpoint.
   [[nodiscard]] PartState state_of(std::size_t i, CheckpointContents& checkpoint) const;
 
-  std::shared_ptr<ProcessGroup> group_;
+  RankGroups ranks_;
   const Task& task_;
   std::unique_ptr<const RunPlan> plan_;
   std::vector<std::pair<std::string, std::string>> library_versions_;

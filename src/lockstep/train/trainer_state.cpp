@@ -107,13 +107,14 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   }
   ddp_->comm_hook().set_step(state_.step);
   const std::string news = ddp_->comm_hook().load_state_dict(model().named_parameters(), hook);
-  if (!news.empty() && group_->rank() == 0) log(LogLevel::warning, news);
+  if (!news.empty() && ranks_.all->rank() == 0) log(LogLevel::warning, news);
   epoch_loss_ = 0;
   const auto ranks_then = std::ranges::count_if(
       saved.sums, [](const auto& sum) { return sum.first.starts_with("loss."); });
   for (const auto& [name, sum] : saved.sums) {
     if (!name.starts_with("loss.")) continue;
-    if (ranks_then == group_->size() ? name == loss_name(group_->rank()) : group_->rank() == 0)
+    const ProcessGroup& data = *ranks_.data;
+    if (ranks_then == data.size() ? name == loss_name(data.rank()) : data.rank() == 0)
       epoch_loss_ += sum;
   }
 }
@@ -135,7 +136,7 @@ StateDict Trainer::slots_to_load(const Manifest& manifest) const {
       continue;
     }
     const std::int64_t then = saved->shape[0];
-    const auto [first, last] = rows_to_take_over(then, group_->rank(), group_->size());
+    const auto [first, last] = rows_to_take_over(then, ranks_.data->rank(), ranks_.data->size());
     const Tensor rows = Tensor::empty(saved->shape.with_leading(last - first), saved->dtype);
     slots.insert(name, rows, Placement::rows(rows, first, then));
   }
@@ -146,8 +147,8 @@ CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks)
   read_figures(unseen_, 0);
   CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
                               library_versions_,    task_.signature()};
-  const Tensor sums = Tensor::empty({group_->size(), 1}, DType::f64);
-  group_->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
+  const Tensor sums = Tensor::empty({ranks_.data->size(), 1}, DType::f64);
+  ranks_.data->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
   contents.train.sums.clear();
   int rank = 0;
   for (const double sum : sums.to_vector<double>())

@@ -7,6 +7,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/dataset.hpp>
@@ -81,13 +82,19 @@ void Trainer::read_figures(StepResult& step, std::int64_t left) {
     step.loss_step = taken.step;
     step.grad_norm = taken.grad_norm;
     epoch_loss_ += taken.sum;
-    if (taken.is_left_out && group_->rank() == 0)
+    if (taken.is_left_out && ranks_.all->rank() == 0)
       update_->tell_left_out(taken.step, taken.loss_scale);
     if (!taken.not_finite || step.not_finite) continue;
     expect_right_indices(plan_->device);  // which may be the reason
     step.not_finite = taken.not_finite;
     step.not_finite_step = taken.step;
   }
+}
+
+bool Trainer::is_asked_to_stop() {
+  const bool data_ranks_say_yes = ddp_->any_said_yes();
+  if (!ranks_.tensor) return data_ranks_say_yes;
+  return all_reduce_scalar(*ranks_.tensor, data_ranks_say_yes ? 1.0 : 0.0, ReduceOp::max) > 0.0;
 }
 
 StepResult Trainer::take_step(bool reads_loss) {
@@ -101,7 +108,7 @@ StepResult Trainer::take_step(bool reads_loss) {
   StepResult step = std::exchange(unseen_, {});
 
   const std::int64_t number = loader_->next_step();
-  const Share share = batches_.share(number, group_->rank());
+  const Share share = batches_.share(number, ranks_.data->rank());
   const Batch& batch = loader_->next();
   for (const auto& part : parts_) part->before_step(training_);
 
@@ -111,7 +118,7 @@ StepResult Trainer::take_step(bool reads_loss) {
     const std::int64_t row = part.first_in_batch - share.first_in_batch;
     backward(part, batch.slice(row, row + part.size()), step);
   });
-  if (ddp_->any_said_yes()) ask_whether_to_stop();
+  if (is_asked_to_stop()) ask_whether_to_stop();
   {
     const StepClock::Phase phase(step.times.optimizer, "optimizer");
     const DeviceSpans::Span span(figures_.spans(), "optimizer");
@@ -124,7 +131,7 @@ StepResult Trainer::take_step(bool reads_loss) {
 
   const Tensor loss_of_batch = ddp_->stats().loss_of_batch;
   if (loss_of_batch.defined())
-    figures_.set_whole(loss_of_batch, group_->rank() == 0 ? share.batch_size : 0);
+    figures_.set_whole(loss_of_batch, ranks_.data->rank() == 0 ? share.batch_size : 0);
   figures_.end_step(state_.step);
   const bool is_wanted = reads_loss || plan_->device == Device{} ||
                          state_.step % plan_->log.every_steps == 0 || !loader_->has_next();

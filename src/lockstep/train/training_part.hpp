@@ -35,7 +35,12 @@ struct RunPlan;
 /// The training that a part belongs to: its components and its progress. The same object at every
 /// moment; only what Trainer::run() sets changes.
 struct Training {
-  std::shared_ptr<ProcessGroup> group;
+  std::shared_ptr<ProcessGroup> group;  ///< all ranks
+  /// The ranks that share out the batch, with equal parts of the model; others compute the same
+  /// samples as one of them.
+  std::shared_ptr<ProcessGroup> data_group;
+  /// The ranks that share out the model's tensors; null if each holds all of the model.
+  std::shared_ptr<ProcessGroup> tensor_group;
   const Task& task;
   const RunPlan& plan;  ///< as carried out: with the number of shards
   const BatchPlan& batches;

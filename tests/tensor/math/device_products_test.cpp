@@ -456,9 +456,15 @@ std::vector<double> attention(const AttentionCase& c, DType dtype, Device device
   forward(plan, whole(q), half(kv, 0), half(kv, 1), whole(out), log_sum);
   backward(plan, whole(g), whole(q), half(kv, 0), half(kv, 1), log_sum,
            {whole(grad_q), c.accumulate}, {half(grad_kv, 0), c.accumulate},
-           {half(grad_kv, 1), c.accumulate});
+           {half(grad_kv, 1), c.accumulate}, {});
+  // Of a block of the keys: with the log-sums and row sums of all.
+  const Tensor block_q = make({batch, queries, embed}, 6),
+               block_kv = make({batch, keys, 2 * embed}, 7);
+  backward(plan, whole(g), whole(q), half(kv, 0), half(kv, 1), log_sum,
+           {whole(block_q), c.accumulate}, {half(block_kv, 0), c.accumulate},
+           {half(block_kv, 1), c.accumulate}, make({batch, heads, queries}, 8));
   std::vector<double> all;
-  for (const Tensor& t : {out, log_sum, grad_q, grad_kv}) {
+  for (const Tensor& t : {out, log_sum, grad_q, grad_kv, block_q, block_kv}) {
     const auto elements = read(t);
     all.insert(all.end(), elements.begin(), elements.end());
   }

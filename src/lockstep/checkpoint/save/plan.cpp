@@ -28,11 +28,14 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   planned.entry.shape = state.tensor.shape();
   planned.local = state.tensor;
   if (!state.placement.sharded) return planned;
-  const auto& [sharded, global, offsets] = state.placement;
+  const auto& [sharded, global, offsets, parts] = state.placement;
   const Shape& sizes = state.tensor.shape();
-  bool fits = sizes.dims() == global.dims() && offsets.dims() == global.dims();
-  for (int d = 0; fits && d < sizes.dims(); ++d)
-    fits = sizes[d] <= global[d] && offsets[d] <= global[d] - sizes[d];
+  bool fits = sizes.dims() == global.dims() && offsets.dims() == global.dims() && parts >= 1;
+  if (fits && parts > 1) fits = sizes.dims() > 0 && sizes[0] % parts == 0 && global[0] % parts == 0;
+  for (int d = 0; fits && d < sizes.dims(); ++d) {
+    const std::int64_t by = d == 0 ? parts : 1;
+    fits = sizes[d] <= global[d] && offsets[d] <= (global[d] - sizes[d]) / by;
+  }
   if (!fits)
     throw Error(fmt::format("'{}': the part {} at offset {} does not fit into a tensor of shape {}",
                             state.name, describe(state.tensor), to_string(offsets),
@@ -65,9 +68,11 @@ Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int di
   return {offsets, shape()};
 }
 
-std::string describe_global(const DatasetEntry& entry, bool sharded) {
-  return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape),
-                     sharded ? " sharded" : "");
+std::string describe_global(const DatasetEntry& entry, const Placement& placement) {
+  const std::string how = !placement.sharded     ? ""
+                          : placement.parts == 1 ? " sharded"
+                                                 : fmt::format(" sharded by {}", placement.parts);
+  return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape), how);
 }
 
 }  // namespace
@@ -113,16 +118,19 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
                                        const StateDict& optimizer, Compression compression) {
   const std::string what = "the state cannot be saved";
   std::vector<PlannedDataset> plan;
-  std::vector<bool> sharded;
+  std::vector<Placement> placements;
   std::string global;
   const auto describe_own = [&] {
     Held mine;
     const auto add = [&](const std::string& prefix, const StateDict& state) {
       for (const auto& entry : state) {
         plan.push_back(plan_entry(prefix, entry));
-        sharded.push_back(entry.placement.sharded);
-        global += describe_global(plan.back().entry, sharded.back());
-        if (sharded.back()) append(mine.regions, {entry.placement.offsets, entry.tensor.shape()});
+        placements.push_back(entry.placement);
+        global += describe_global(plan.back().entry, entry.placement);
+        if (entry.placement.sharded) {
+          append(mine.regions, {entry.placement.rectangle_offsets(),
+                                entry.placement.by_parts(entry.tensor.shape())});
+        }
       }
     };
     add("/model/", model);
@@ -148,21 +156,23 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   std::size_t next = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     auto& entry = plan[i].entry;
-    if (!sharded[i]) {
+    if (!placements[i].sharded) {
       const bool compressed =
           compression != Compression::none && entry.bytes() >= least_to_compress;
       entry.slabs = compressed ? cut_chunks(entry) : cut_slabs(0, entry.bytes());
       replicated.push_back(&entry);
       continue;
     }
+    DatasetEntry by_parts = entry;  // the same bytes
+    by_parts.shape = placements[i].by_parts(entry.shape);
     std::size_t behind = next;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       behind = next;
-      held[rank] = extract(all[rank].regions, behind, entry.shape.dims());
+      held[rank] = extract(all[rank].regions, behind, by_parts.shape.dims());
     }
     next = behind;
     try {
-      entry.slabs = plan_slabs(entry, held, loads);
+      entry.slabs = plan_slabs(by_parts, held, loads);
     } catch (const CheckpointError& e) {
       throw Agreed<CheckpointError>(fmt::format("{}: {}", what, e.what()));
     }

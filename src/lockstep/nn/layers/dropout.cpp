@@ -2,6 +2,7 @@
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/partition.hpp>
 
 namespace lockstep::nn {
 
@@ -12,7 +13,9 @@ Dropout::Dropout(double p) : p_(p) {
 }
 
 Variable Dropout::forward(const Variable& x) {
-  return is_training() && p_ > 0.0 ? dropout(x, p_, next_key()) : x;
+  if (!is_training() || p_ == 0.0) return x;
+  const Partition* const ranks = partition();
+  return ranks ? ranks->dropout(x, p_, next_key()) : dropout(x, p_, next_key());
 }
 
 Variable Dropout2d::forward(const Variable& x) {

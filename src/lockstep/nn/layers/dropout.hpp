@@ -16,6 +16,8 @@ class Dropout : public Module {
   explicit Dropout(double p = 0.5);
   Variable forward(const Variable& x) override;
   [[nodiscard]] double p() const noexcept { return p_; }
+  /// The source of the masks, for ranks that agree on them.
+  [[nodiscard]] RandomStream& random() noexcept { return random_; }
 
  protected:
   [[nodiscard]] RandomKey next_key() { return random_.next(); }

@@ -8,6 +8,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/nn/partition.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -39,6 +40,8 @@ Embedding::Embedding(Tensor table)
     : weight_(register_parameter("weight", std::move(table))), padding_idx_(-1) {}
 
 Variable Embedding::forward(const Variable& index) {
+  if (const Partition* const ranks = partition())
+    return ranks->embedding(index.data(), weight_, padding_idx_);
   return embedding(index.data(), weight_, padding_idx_);
 }
 

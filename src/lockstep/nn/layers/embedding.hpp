@@ -17,6 +17,7 @@ class Embedding : public Module {
   Variable forward(const Variable& index) override;
 
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
+  [[nodiscard]] std::int64_t padding_idx() const noexcept { return padding_idx_; }
 
  private:
   Variable weight_;

@@ -5,6 +5,7 @@
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/nn/partition.hpp>
 
 namespace lockstep::nn {
 
@@ -20,6 +21,15 @@ Linear::Linear(Tensor weight, Tensor bias)
   if (bias.defined()) bias_ = register_parameter("bias", std::move(bias));
 }
 
-Variable Linear::forward(const Variable& x) { return linear(x, weight_, bias_); }
+Variable Linear::forward(const Variable& x) {
+  if (const Partition* const ranks = partition()) return ranks->linear(x, weight_, bias_);
+  return linear(x, weight_, bias_);
+}
+
+Variable Linear::forward_without_values(const Variable& x) {
+  if (const Partition* const ranks = partition())
+    return ranks->linear_without_values(x, weight_, bias_);
+  return linear_without_values(x, weight_, bias_);
+}
 
 }  // namespace lockstep::nn

@@ -12,6 +12,8 @@ class Linear : public Module {
   /// A layer with these parameters; without a bias if it is undefined.
   explicit Linear(Tensor weight, Tensor bias = {});
   Variable forward(const Variable& x) override;
+  /// For backward only: see linear_without_values.
+  [[nodiscard]] Variable forward_without_values(const Variable& x);
 
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }

@@ -4,9 +4,16 @@
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
+#include <lockstep/nn/partition.hpp>
 
 namespace lockstep::nn {
 namespace {
+
+/// A parameter of `layer` as it is used.
+Variable used(const Module& layer, const Variable& parameter) {
+  const Partition* const ranks = layer.partition();
+  return ranks && parameter.defined() ? ranks->use(parameter) : parameter;
+}
 
 /// Returns the shape. Throws unless it has a dimension and no extent is 0.
 const Shape& checked(const char* layer, const Shape& normalized_shape) {
@@ -26,13 +33,15 @@ LayerNorm::LayerNorm(const Shape& normalized_shape, double eps, bool bias) : eps
   if (bias) bias_ = register_parameter("bias", Tensor::zeros(normalized_shape));
 }
 
-Variable LayerNorm::forward(const Variable& x) { return layer_norm(x, weight_, bias_, eps_); }
+Variable LayerNorm::forward(const Variable& x) {
+  return layer_norm(x, used(*this, weight_), used(*this, bias_), eps_);
+}
 
 RMSNorm::RMSNorm(const Shape& normalized_shape, double eps) : eps_(eps) {
   weight_ = register_parameter("weight", Tensor::full(checked("RMSNorm", normalized_shape), 1.0));
 }
 
-Variable RMSNorm::forward(const Variable& x) { return rms_norm(x, weight_, eps_); }
+Variable RMSNorm::forward(const Variable& x) { return rms_norm(x, used(*this, weight_), eps_); }
 
 GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, double eps, bool affine)
     : num_groups_(num_groups), eps_(eps) {

@@ -30,8 +30,7 @@ Residual::Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcu
 }
 
 Variable Residual::forward(const Variable& x) {
-  // the hook sees both branches
-  if (ForwardHook::current()) return main_of(*this)(x) + shortcut_of(*this)(x);
+  if (ForwardHook::is_on_parts_of(*this)) return main_of(*this)(x) + shortcut_of(*this)(x);
   return from_channel_blocks(sum_of_both(*this, x));
 }
 

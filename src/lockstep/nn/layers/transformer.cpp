@@ -8,6 +8,7 @@
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
+#include <lockstep/nn/partition.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
@@ -43,7 +44,11 @@ TransformerEncoder::TransformerEncoder(std::int64_t num_layers, std::int64_t d_m
   norm_ = register_module("norm", std::make_shared<LayerNorm>(d_model));
 }
 
-Variable TransformerEncoder::forward(const Variable& x) { return (*norm_)((*layers_)(x)); }
+Variable TransformerEncoder::forward(const Variable& x) {
+  const Partition* const ranks = partition();
+  if (!ranks) return (*norm_)((*layers_)(x));
+  return ranks->leave((*norm_)((*layers_)(ranks->enter(x))));
+}
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
                                                  const TransformerDecoderOptions& options)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -21,7 +22,9 @@
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/nn/models/transformer.hpp>
+#include <lockstep/nn/partition.hpp>
 #include <lockstep/nn/recompute.hpp>
+#include <lockstep/nn/sliced_sequence.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
 
@@ -58,6 +61,7 @@ class GptAttention : public Module {
  public:
   explicit GptAttention(const GptOptions& options)
       : heads_(options.heads),
+        head_width_(options.width / options.heads),
         c_attn_(register_module("c_attn", projection(options.width, 3 * options.width, spread))),
         c_proj_(register_module(
             "c_proj", projection(options.width, options.width, residual_spread(options)))),
@@ -66,7 +70,14 @@ class GptAttention : public Module {
   Variable forward(const Variable& x) override {
     AttentionOptions causal;
     causal.causal = true;
-    return (*dropout_)((*c_proj_)(self_attention((*c_attn_)(x), heads_, causal)));
+    const Variable projected = (*c_attn_)(x);
+    // As many heads as c_attn has rows for: this rank's, if ranks share them out.
+    const std::int64_t heads = projected.shape()[-1] / (3 * head_width_);
+    return (*dropout_)((*c_proj_)(sequence_ ? sequence_->self_attention(projected, heads, causal)
+                                            : self_attention(projected, heads, causal)));
+  }
+  void set_sliced_sequence(const std::shared_ptr<SlicedSequence>& sequence) {
+    sequence_ = sequence;
   }
 
   /// The same for x[1,n,width] alone. It follows the first `seen` rows of `cache` [context, 3
@@ -103,9 +114,10 @@ class GptAttention : public Module {
     return mask;
   }
 
-  std::int64_t heads_;
+  std::int64_t heads_, head_width_;
   std::shared_ptr<Linear> c_attn_, c_proj_;
   std::shared_ptr<Dropout> dropout_;
+  std::shared_ptr<SlicedSequence> sequence_;
 };
 
 class GptMlp : public Module {
@@ -119,7 +131,7 @@ class GptMlp : public Module {
   Variable forward(const Variable& x) override { return (*dropout_)((*c_proj_)(hidden(x))); }
   /// For backward only: the values of the result are not needed.
   Variable forward_again(const Variable& x) {
-    return (*dropout_)(linear_without_values(hidden(x), c_proj_->weight(), c_proj_->bias()));
+    return (*dropout_)(c_proj_->forward_without_values(hidden(x)));
   }
 
  private:
@@ -148,6 +160,10 @@ class GptBlock : public Module {
     auto& block = static_cast<GptBlock&>(module);
     const Variable attended = x + (*block.attn_)((*block.ln_1_)(x));
     return attended + block.mlp_->forward_again((*block.ln_2_)(attended));
+  }
+
+  void set_sliced_sequence(const std::shared_ptr<SlicedSequence>& sequence) {
+    attn_->set_sliced_sequence(sequence);
   }
 
   Variable next(const Variable& x, const Tensor& cache, std::int64_t seen) {
@@ -198,6 +214,11 @@ GptCache::GptCache(const Gpt& model) : context_(model.options().context) {
     throw InputError("a gpt samples tokens in f32 or f64, and this one's parameters are " +
                      std::string(name_of(dtype)) + ": convert it with to(DType::f32)");
   }
+  if (model.partition()) {
+    throw InputError(
+        "a gpt whose blocks are divided over ranks does not sample tokens: save a checkpoint and "
+        "sample from a model that is whole");
+  }
   for (std::int64_t i = 0; i < options.depth; ++i) {
     projected_.push_back(Tensor::empty({context_, 3 * options.width}, dtype, like.device()));
   }
@@ -234,14 +255,37 @@ Variable Gpt::embedded(const Variable& tokens, std::int64_t first) {
   return (*wte_)(tokens) + (*wpe_)(Variable(positions));
 }
 
-Variable Gpt::hidden(const Variable& tokens) {
-  return (*ln_f_)((*h_)((*dropout_)(embedded(tokens, 0))));
+Variable Gpt::embedded_slice(const Variable& tokens) {
+  if (tokens.shape().dims() != 2) return embedded(tokens, 0);  // which refuses it
+  const std::int64_t length = tokens.shape()[1];
+  const Tensor positions = sequence_->positions(length, options_.context);
+  return (*wte_)(tokens) +
+         (*wpe_)(Variable(positions.to(tokens.data().device()).reshape({1, length})));
 }
 
-Variable Gpt::forward(const Variable& tokens) { return linear(hidden(tokens), wte_->weight(), {}); }
+Variable Gpt::hidden(const Variable& tokens) {
+  const Variable x = sequence_ ? embedded_slice(tokens) : embedded(tokens, 0);
+  return (*ln_f_)((*h_)((*dropout_)(partition() ? partition()->enter(x) : x)));
+}
+
+void Gpt::set_sliced_sequence(std::shared_ptr<SlicedSequence> sequence) {
+  sequence_ = std::move(sequence);
+  for (const auto& block : blocks_) block->set_sliced_sequence(sequence_);
+}
+
+bool Gpt::forward_is_collective() const {
+  return sequence_ != nullptr || Module::forward_is_collective();
+}
+
+Variable Gpt::forward(const Variable& tokens) {
+  const Variable x = hidden(tokens);
+  return partition() ? partition()->linear(x, wte_->weight(), {}) : linear(x, wte_->weight(), {});
+}
 
 Variable Gpt::loss(const Variable& tokens, const Tensor& target, const LossOptions& options) {
-  return linear_cross_entropy(hidden(tokens), wte_->weight(), target, options);
+  const Variable x = hidden(tokens);
+  if (partition()) return partition()->linear_cross_entropy(x, wte_->weight(), target, options);
+  return linear_cross_entropy(x, wte_->weight(), target, options);
 }
 
 Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {

@@ -11,6 +11,7 @@ namespace lockstep::nn {
 class Embedding;
 class Gpt;
 class GptBlock;
+class SlicedSequence;
 
 /// Options of Gpt; the defaults are those of GPT-2 small.
 struct GptOptions {
@@ -27,7 +28,7 @@ struct GptOptions {
 /// of each token in every block. For one sequence.
 class GptCache {
  public:
-  /// Throws InputError for a model whose parameters have 16 bits.
+  /// Throws InputError for a model whose parameters have 16 bits, and for one that ranks share out.
   explicit GptCache(const Gpt& model);
 
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }  ///< tokens seen
@@ -64,11 +65,17 @@ class Gpt : public Module {
   /// dropout does not act.
   [[nodiscard]] Tensor next_logits(const Tensor& tokens, GptCache& cache);
 
+  /// From now on tokens and targets of forward() and loss() are this rank's slice of sequences that
+  /// several ranks hold: both are collective. Null: whole sequences again.
+  void set_sliced_sequence(std::shared_ptr<SlicedSequence> sequence);
+  [[nodiscard]] bool forward_is_collective() const override;
+
   [[nodiscard]] const GptOptions& options() const noexcept { return options_; }
 
  private:
   /// x[B,T,width] of tokens at positions [first, first + T).
   [[nodiscard]] Variable embedded(const Variable& tokens, std::int64_t first);
+  [[nodiscard]] Variable embedded_slice(const Variable& tokens);
   [[nodiscard]] Variable hidden(const Variable& tokens);
 
   GptOptions options_;
@@ -76,6 +83,7 @@ class Gpt : public Module {
   Tensor positions_;  // 0, 1, ... [context]
   std::vector<std::shared_ptr<GptBlock>> blocks_;
   std::shared_ptr<Module> dropout_, h_, ln_f_;
+  std::shared_ptr<SlicedSequence> sequence_;
 };
 
 /// A Gpt of a deck: of as many tokens as the output's last extent has.

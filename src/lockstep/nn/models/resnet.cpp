@@ -32,7 +32,7 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
 class Block : public Module {
  public:
   Variable forward(const Variable& x) override {
-    if (!ForwardHook::current()) return from_channel_blocks(forward_in_blocks(x));
+    if (!ForwardHook::is_on_parts_of(*this)) return from_channel_blocks(forward_in_blocks(x));
     Variable y = x;
     for (std::size_t i = 0; i + 1 < stages_.size(); ++i) y = relu(stages_[i](y));
     y = stages_.back()(y);

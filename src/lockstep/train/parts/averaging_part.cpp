@@ -77,9 +77,9 @@ class AveragingPart final : public TrainingPart {
     // Each rank forwards its share of each batch. With reduction = "invariant" every rank forwards
     // all, in the same batches on any number of ranks.
     const bool whole = plan.ddp.shards > 0;
-    const int rank = whole ? 0 : training.group->rank();
+    const int rank = whole ? 0 : training.data_group->rank();
     const BatchPlan batches(training.batches.samples(), training.batches.batch_size(),
-                            whole ? 1 : training.group->size(), plan.train.drop_last);
+                            whole ? 1 : training.data_group->size(), plan.train.drop_last);
     Loader loader(
         task.data().train,
         std::make_unique<TrainBatches>(
@@ -88,7 +88,7 @@ class AveragingPart final : public TrainingPart {
     loader.start_epoch(training.state.epoch);
     nn::Module& model = training.model;
     const bool all_go_forward = model.forward_is_collective();
-    averaging_->update_bn(whole ? nullptr : training.group.get(), [&] {
+    averaging_->update_bn(whole ? nullptr : training.data_group.get(), [&] {
       if (!loader.has_next()) return false;
       const Share share = batches.share(loader.next_step(), rank);
       const nn::RandomContextGuard random(

@@ -16,7 +16,7 @@ class LocalSgdPart final : public TrainingPart {
 
   void begin(const Training& training) override {
     const LocalSgdOptions& options = training.plan.ddp.local_sgd;
-    averager_.emplace(training.ddp.flat_values(), training.group, options.period,
+    averager_.emplace(training.ddp.flat_values(), training.data_group, options.period,
                       options.start_step);
   }
   void restore(const Training& training, PartState& /*state*/) override {
@@ -34,7 +34,7 @@ class LocalSgdPart final : public TrainingPart {
     averager_->average_now();
     for (const auto& entry : training.optimizer.state_dict()) {
       const auto op = is_floating(entry.tensor.dtype()) ? ReduceOp::avg : ReduceOp::max;
-      training.group->all_reduce(entry.tensor, op).wait();
+      training.data_group->all_reduce(entry.tensor, op).wait();
     }
   }
 

@@ -30,7 +30,7 @@ class ReplicaCheckPart final : public TrainingPart {
     for (const auto& [name, parameter] : training.model.named_parameters())
       state.insert(name, parameter.data());
     state.insert_all("optimizer/", training.optimizer.state_dict());
-    check_ = std::make_unique<ReplicaCheck>(training.group, std::move(state));
+    check_ = std::make_unique<ReplicaCheck>(training.data_group, std::move(state));
   }
   void after_step(const Training& training, const StepResult& /*step*/) override {
     if (training.state.step % every_ == 0) compare(training.state);

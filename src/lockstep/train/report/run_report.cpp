@@ -113,7 +113,7 @@ void RunReport::step(const StepResult& step) {
       .kind = "step", .step = state.step, .epoch = state.epoch + 1, .total_steps = total};
   const double wall = add_times(row, since);
   const auto batch = static_cast<double>(step.times.samples);
-  row.loss = all_reduce_scalar(*training_.group, step.loss_sum, ReduceOp::sum) / batch;
+  row.loss = all_reduce_scalar(*training_.data_group, step.loss_sum, ReduceOp::sum) / batch;
   row.lr = training_.optimizer.lr();
   row.grad_norm = step.grad_norm;
   row.seconds = wall;
@@ -134,7 +134,7 @@ MetricsRow RunReport::epoch(double loss_sum) {
   const double wall = add_times(row, epoch);
   const auto samples = std::min(batches.samples(), batches.steps() * batches.batch_size());
   row.loss =
-      all_reduce_scalar(*training_.group, loss_sum, ReduceOp::sum) / static_cast<double>(samples);
+      all_reduce_scalar(*training_.data_group, loss_sum, ReduceOp::sum) / static_cast<double>(samples);
   row.lr = training_.optimizer.lr();
   row.seconds = wall;
   set_speed(row, static_cast<double>(epoch.samples) / wall, training_.task);

@@ -4,6 +4,7 @@
 #include <lockstep/optim/optimizer_options.hpp>
 #include <lockstep/optim/schedule_kind.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/parallel/mesh_options.hpp>
 #include <lockstep/tensor/device.hpp>
 #include <lockstep/train/options.hpp>
 
@@ -23,6 +24,7 @@ struct RunPlan {
   AveragingOptions averaging;
   optim::OptimizerOptions optimizer;
   optim::ScheduleOptions schedule;
+  MeshOptions mesh;
   DdpOptions ddp;
   CheckpointOptions checkpoint;
   GroupOptions group;  ///< for all ranks: [comm] and [flight]

@@ -3,6 +3,7 @@
 // al. 2022, arXiv:2205.14135, section 3.1). With P the probabilities and dO the output's gradient:
 //   dV = P^T dO,  dP = dO V^T,  dS = P * (dP - rowsum(P * dP)),  dQ = scale dS K,  dK = scale dS^T
 //   Q
+// Since rowsum(P * dP) = rowsum(dO * O), it can be given (row_dots) where not all keys are here.
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
 
 #include <algorithm>
@@ -249,7 +250,8 @@ struct GradRows {
 template <class T, class O>
 void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray& q,
               const HeadsArray& k, const HeadsArray& v, const HostArray& log_sum,
-              const GradArray& grad_q, const GradArray& grad_k, const GradArray& grad_v) {
+              const GradArray& grad_q, const GradArray& grad_k, const GradArray& grad_v,
+              const HostArray& row_dots) {
   const std::int64_t width = plan.width;
   const T scale = static_cast<T>(plan.scale);
   const Blocks<T> blocks(plan, 2);
@@ -258,6 +260,7 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
       of_upstream(plan.queries, width), of_p(blocks.height(), plan.keys),
       of_ds(blocks.height(), plan.keys);
   const T* log_sums = static_cast<const T*>(log_sum.data());
+  const T* const dots = static_cast<const T*>(row_dots.data());
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
     const std::int64_t b = head / plan.heads, h = head % plan.heads;
     const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, width);
@@ -283,7 +286,9 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
           probability[c] = math::exp(probability[c] - log_sum_t);
         });
         const Lanes<Host> lanes(columns);
-        const T common = lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
+        const T common = row_dots.defined()
+                             ? dots[head * plan.queries + t]
+                             : lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
         lanes.each([&](std::int64_t c) { row[c] = scale * (probability[c] * (row[c] - common)); });
       }
       const auto p_rows = of_p.of({p.data, p.stride}, rows, columns);
@@ -344,10 +349,10 @@ void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k
 void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
-                        const AttentionGrad& grad_v) {
+                        const AttentionGrad& grad_v, const Tensor& row_dots) {
   if (math::device_math(q.tensor.device())) [[unlikely]] {
     return detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k,
-                                                  grad_v);
+                                                  grad_v, row_dots);
   }
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
     const Numbers numbers(plan);
@@ -357,13 +362,14 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
          to_q = GradPlace(grad_q), to_k = GradPlace(grad_k), to_v = GradPlace(grad_v)](
             const HostArray& grad_out, const HostArray& q, const HostArray& k, const HostArray& v,
             const HostArray& log_sum, const HostArray& grad_q, const HostArray& grad_k,
-            const HostArray& grad_v, const HostArray& mask, const HostArray& key_padding_mask) {
+            const HostArray& grad_v, const HostArray& row_dots, const HostArray& mask,
+            const HostArray& key_padding_mask) {
           backward<T, O>({numbers, mask, key_padding_mask}, {grad_out, at_out}, {q, at_q},
                          {k, at_k}, {v, at_v}, log_sum, {grad_q, to_q}, {grad_k, to_k},
-                         {grad_v, to_v});
+                         {grad_v, to_v}, row_dots);
         },
         grad_out.tensor, q.tensor, k.tensor, v.tensor, log_sum, grad_q.heads.tensor,
-        grad_k.heads.tensor, grad_v.heads.tensor, plan.mask, plan.key_padding_mask);
+        grad_k.heads.tensor, grad_v.heads.tensor, row_dots, plan.mask, plan.key_padding_mask);
   });
 }
 

@@ -129,9 +129,10 @@ void softmax_kernel(const Space& space, const VisibleScores<T>& visible, const T
 /// Turns rows of q k^T into probabilities, and rows of dO v^T into the gradient of q k^T.
 template <class T, class Space>
 void gradient_kernel(const Space& space, const VisibleScores<T>& visible, const Tensor& log_sum,
-                     const Tensor& scores, const Tensor& gradient) {
+                     const Tensor& row_dots, const Tensor& scores, const Tensor& gradient) {
   const auto p = flat_view<Space, T>(scores), ds = flat_view<Space, T>(gradient);
   const auto sums = flat_view<Space, const T>(log_sum);
+  const T* const dots = static_cast<const T*>(row_dots.kernel_data());
   const std::int64_t keys = visible.keys, rows = log_sum.numel();
   for_each_row(
       "lockstep::attention_gradient", space, rows, keys,
@@ -141,7 +142,9 @@ void gradient_kernel(const Space& space, const VisibleScores<T>& visible, const 
         lanes.each([&](std::int64_t c) {
           p(begin + c) = math::exp(visible.score(p(begin + c), r, c) - log_sum_of_row);
         });
-        const T common = lanes.sum([&](std::int64_t c) { return p(begin + c) * ds(begin + c); });
+        const T common = dots != nullptr ? dots[r] : lanes.sum([&](std::int64_t c) {
+          return p(begin + c) * ds(begin + c);
+        });
         lanes.each([&](std::int64_t c) {
           ds(begin + c) = visible.scale * (p(begin + c) * (ds(begin + c) - common));
         });
@@ -194,11 +197,12 @@ void attention_forward_by_products(const AttentionPlan& plan, const Heads& q, co
 void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad_out,
                                     const Heads& q, const Heads& k, const Heads& v,
                                     const Tensor& log_sum, const AttentionGrad& grad_q,
-                                    const AttentionGrad& grad_k, const AttentionGrad& grad_v) {
+                                    const AttentionGrad& grad_k, const AttentionGrad& grad_v,
+                                    const Tensor& row_dots) {
   static_cast<void>(common_device(
       "attention",
       {&grad_out.tensor, &q.tensor, &k.tensor, &v.tensor, &log_sum, &grad_q.heads.tensor,
-       &grad_k.heads.tensor, &grad_v.heads.tensor, &plan.mask, &plan.key_padding_mask}));
+       &grad_k.heads.tensor, &grad_v.heads.tensor, &row_dots, &plan.mask, &plan.key_padding_mask}));
   const Operands of(q, k, v);
   const Heads upstream = rounded(grad_out);
   for_each_part(plan, [&](const Part& part) {
@@ -209,10 +213,13 @@ void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad
              scores_as_heads(plan, scores));
     multiply(plan, part.count, inner, here(upstream), false, here(of.v), true,
              scores_as_heads(plan, gradient));
-    const Tensor sums = log_sum.slice(part.begin, part.begin + part.count);
+    const auto rows_here = [&](const Tensor& t) {
+      return t.defined() ? t.slice(part.begin, part.begin + part.count) : t;
+    };
+    const Tensor sums = rows_here(log_sum), dots = rows_here(row_dots);
     dispatch(current_stream(scores.device()), [&](const auto& space) {
       dispatch_floating(scores.dtype(), "attention", [&]<class T>() {
-        gradient_kernel<T>(space, VisibleScores<T>(plan, part.begin), sums, scores, gradient);
+        gradient_kernel<T>(space, VisibleScores<T>(plan, part.begin), sums, dots, scores, gradient);
       });
     });
     const Heads p = rounded(scores_as_heads(plan, scores));

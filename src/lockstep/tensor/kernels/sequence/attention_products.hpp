@@ -15,7 +15,8 @@ void attention_forward_by_products(const AttentionPlan& plan, const Heads& q, co
 void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad_out,
                                     const Heads& q, const Heads& k, const Heads& v,
                                     const Tensor& log_sum, const AttentionGrad& grad_q,
-                                    const AttentionGrad& grad_k, const AttentionGrad& grad_v);
+                                    const AttentionGrad& grad_k, const AttentionGrad& grad_v,
+                                    const Tensor& row_dots);
 
 /// How many samples' scores [heads, queries, keys] are in memory at a time: as many as fit into
 /// 2^26 elements, and one at least.

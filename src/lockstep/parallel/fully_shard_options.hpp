@@ -1,0 +1,27 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/tensor/dtype.hpp>
+
+namespace lockstep {
+
+/// Options of FullyShardedDataParallel.
+struct FullyShardOptions {
+  /// Names of the modules that are units, in which '*' matches any characters and '?' any one.
+  /// Empty: the children of each outermost list, a module whose children are called "0", "1", ...
+  /// (Sequential, ModuleList, the blocks of a transformer). All other parameters, and those that
+  /// two units share, are in the root unit.
+  std::vector<std::string> units;
+  /// True: ZeRO-3, a unit's parameters are freed after its forward and gathered again for its
+  /// backward. False: ZeRO-2, they stay until its backward is over. The root unit's always do.
+  bool reshard_after_forward = true;
+  /// The dtype of gathered parameters, bf16 or f16, and with it of the messages that gather them;
+  /// shards keep theirs. Unset: that of the shards. PyTorch's MixedPrecisionPolicy.
+  std::optional<DType> param_dtype;
+  /// The dtype in which gradients are summed. Unset: that of the gathered parameters.
+  std::optional<DType> reduce_dtype;
+};
+
+}  // namespace lockstep

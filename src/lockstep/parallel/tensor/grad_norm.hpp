@@ -1,0 +1,32 @@
+#pragma once
+#include <vector>
+
+#include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/collectives.hpp>
+
+namespace lockstep {
+
+/// Norms of the gradients of a model of parallelize_module: those of the undivided one. Parameters
+/// that all ranks hold count once, slabs are summed over the group, slabs that several ranks hold
+/// count once.
+class TensorParallelGradNorm {
+ public:
+  /// Collective over `group`, the model's: asks who holds which slab.
+  TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
+  /// optim::grad_norm of the undivided model, the same bits on every rank. Collective.
+  [[nodiscard]] double norm() const;
+  /// optim::clip_grad_norm of the undivided model: scales this rank's gradients, returns the norm.
+  /// Collective. Throws InputError unless max_norm > 0.
+  double clip(double max_norm) const;
+
+ private:
+  GroupPtr group_;
+  std::vector<nn::NamedParameter> whole_, slabs_;
+  std::vector<double> holders_;  ///< of each slab
+};
+
+/// The same for one call: PyTorch's clip_grad_norm_ on DTensors.
+double tensor_parallel_clip_grad_norm(const nn::Module& model, const GroupPtr& group,
+                                      double max_norm);
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#include <lockstep/parallel/tensor/regions.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/call_label.hpp>
+#include <lockstep/tensor/dims.hpp>
+
+namespace lockstep {
+namespace {
+
+Tensor sum_over_ranks(const Tensor& x, ProcessGroup& group) {
+  Tensor y = Tensor::empty_like(x);
+  group.all_reduce(x, y, ReduceOp::sum).wait();
+  return y;
+}
+
+class CopyNode : public PooledNode<CopyNode> {
+ public:
+  explicit CopyNode(GroupPtr group) : group_(std::move(group)) {}
+  void backward(const Tensor& grad_output) override {
+    const CallLabel label("gradient of a tensor-parallel input");
+    pass_grad(0, sum_over_ranks(grad_output, *group_));
+  }
+  void differentiate(Differentiation& d) override {
+    d.give(0, reduce_from_group(d.grad_output(), group_));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "copy_to_group"; }
+
+ private:
+  GroupPtr group_;
+};
+
+class ReduceNode : public PooledNode<ReduceNode> {
+ public:
+  explicit ReduceNode(GroupPtr group) : group_(std::move(group)) {}
+  void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
+  void differentiate(Differentiation& d) override {
+    d.give(0, copy_to_group(d.grad_output(), group_));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "reduce_from_group"; }
+
+ private:
+  GroupPtr group_;
+};
+
+/// `shape` with dimension `dim` as [first, second].
+Shape with_split(const Shape& shape, int dim, std::int64_t first, std::int64_t second) {
+  std::vector<std::int64_t> extents(shape.begin(), shape.end());
+  extents[static_cast<std::size_t>(dim)] = second;
+  extents.insert(extents.begin() + dim, first);
+  return Shape(extents);
+}
+
+/// x with dimension `from` at place `to`.
+Variable moved(const Variable& x, int from, int to) {
+  if (from == to) return x;
+  std::vector<int> order;
+  for (int d = 0; d < x.shape().dims(); ++d) {
+    if (d != from) order.push_back(d);
+  }
+  order.insert(order.begin() + to, from);
+  return permute(x, Dims(std::span<const int>(order)));
+}
+
+}  // namespace
+
+Variable copy_to_group(const Variable& x, const GroupPtr& group) {
+  return record<CopyNode>(x.data(), {&x}, group);
+}
+
+Variable reduce_from_group(const Variable& x, const GroupPtr& group) {
+  const CallLabel label("tensor-parallel output");
+  return record<ReduceNode>(sum_over_ranks(x.data(), *group), {&x}, group);
+}
+
+Variable scatter_to_group(const Variable& x, int dim, std::int64_t start, std::int64_t length,
+                          const GroupPtr& group) {
+  return narrow(copy_to_group(x, group), dim, start, length);
+}
+
+Variable gather_from_group(const Variable& x, int dim, std::int64_t start, std::int64_t whole,
+                           const GroupPtr& group) {
+  const int d = resolve_dim(x.shape(), dim);
+  const std::int64_t behind = whole - start - x.shape()[d];
+  const auto zeros = [&](std::int64_t extent) {
+    return Variable(
+        Tensor::zeros(with_extent(x.shape(), d, extent), x.data().dtype(), x.data().device()));
+  };
+  return reduce_from_group(concat({zeros(start), x, zeros(behind)}, d), group);
+}
+
+Variable all_gather_along(const Variable& x, int dim, const GroupPtr& group) {
+  const int d = resolve_dim(x.shape(), dim);
+  const Shape whole = with_extent(x.shape(), d, x.shape()[d] * group->size());
+  return reshape(moved(all_gather(x, group), 0, d), whole);
+}
+
+Variable reduce_scatter_along(const Variable& x, int dim, const GroupPtr& group) {
+  const int d = resolve_dim(x.shape(), dim);
+  const Slice mine = equal_slice("reduce_scatter_along", x.shape()[d], *group);
+  const Variable by_rank = reshape(x, with_split(x.shape(), d, group->size(), mine.count));
+  return reduce_scatter(moved(by_rank, d, 0), group);
+}
+
+Slice equal_slice(const char* what, std::int64_t extent, const ProcessGroup& group) {
+  if (extent % group.size() != 0) {
+    throw ShapeError(std::string(what) + ": the " + std::to_string(group.size()) +
+                     " ranks must divide the extent of " + std::to_string(extent) +
+                     " that they share out");
+  }
+  const std::int64_t count = extent / group.size();
+  return {group.rank() * count, count};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,247 @@
+#include <lockstep/tensor/kernels/loss/vocabulary_slab.hpp>
+
+#include <limits>
+#include <string>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/loss/loss_rows.hpp>
+
+namespace lockstep {
+namespace {
+
+using detail::ClassWeight;
+using detail::RowGradient;
+
+/// The numbers of the loss that kernels read.
+template <class T, class Space>
+struct SlabLoss {
+  ClassWeight<T, Space> weight;
+  std::int64_t first, count, classes, ignored;
+  T smoothing, even;
+
+  SlabLoss(const ClassSlab& slab, const LossOptions& options)
+      : weight(options.class_weight),
+        first(slab.first),
+        count(slab.count),
+        classes(slab.classes),
+        ignored(options.ignore_index),
+        smoothing(static_cast<T>(options.label_smoothing)),
+        even(smoothing / static_cast<T>(slab.classes)) {}
+
+  /// Column of a target; -1 if it is not here.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t column(std::int64_t target) const {
+    const std::int64_t c = target - first;
+    return target == ignored || c < 0 || c >= count ? -1 : c;
+  }
+  /// Sum of the weights of [begin, end).
+  [[nodiscard]] KOKKOS_FUNCTION T total_weight(const Lanes<Space>& lanes, std::int64_t begin,
+                                               std::int64_t end) const {
+    if (!weight.given) return static_cast<T>(end - begin);
+    const auto& w = weight;
+    return lanes.sum([&](std::int64_t c) { return c >= begin && c < end ? w(c) : T{0}; });
+  }
+};
+
+template <class T, class Space>
+void rows_kernel(const Space& space, const Tensor& index, const ClassSlab& slab,
+                 const Tensor& local, const Tensor& mask) {
+  const auto in = flat_view<Space, const std::int64_t>(index);
+  const auto row = flat_view<Space, std::int64_t>(local);
+  const auto here = flat_view<Space, T>(mask);
+  const std::int64_t first = slab.first, count = slab.count;
+  for_each(
+      "lockstep::rows_of_slab", space, index.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        const std::int64_t c = in(i)-first;
+        const bool inside = c >= 0 && c < count;
+        row(i) = inside ? c : 0;
+        here(i) = inside ? T{1} : T{0};
+      });
+}
+
+template <class T, class Space>
+void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
+                    const ClassSlab& slab, const LossOptions& options, const Tensor& stats) {
+  const auto in = view<Space, const T, 2>(x);
+  const auto t = flat_view<Space, const std::int64_t>(target);
+  const auto out = view<Space, T, 2>(stats);
+  const SlabLoss<T, Space> of(slab, options);
+  for_each_row(
+      "lockstep::cross_entropy_slab_forward", space, target.numel(), slab.count,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
+                                    [&](std::int64_t c) { return in(r, c); });
+        const T sum = lanes.sum([&](std::int64_t c) { return math::exp(in(r, c) - largest); });
+        T all{0};
+        if (of.smoothing > T{0}) {
+          all = lanes.sum(
+              [&](std::int64_t c) { return of.weight(of.first + c) * (in(r, c) - largest); });
+        }
+        const std::int64_t chosen = of.column(t(r));
+        lanes.once([&] {
+          out(0, r) = largest;
+          out(1, r) = sum;
+          out(2, r) = chosen < 0 ? T{0} : of.weight(of.first + chosen) * (in(r, chosen) - largest);
+          out(3, r) = all;
+        });
+      });
+}
+
+template <class T, class Space>
+void rescale_kernel(const Space& space, const Tensor& maximum, const Tensor& target,
+                    const ClassSlab& slab, const LossOptions& options, const Tensor& stats) {
+  const auto most = flat_view<Space, const T>(maximum);
+  const auto t = flat_view<Space, const std::int64_t>(target);
+  const auto out = view<Space, T, 2>(stats);
+  const SlabLoss<T, Space> of(slab, options);
+  for_each_row(
+      "lockstep::cross_entropy_slab_rescale", space, target.numel(), slab.classes,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T behind = out(0, r) - most(r);
+        const std::int64_t chosen = of.column(t(r));
+        T all = out(3, r);
+        if (of.smoothing > T{0})
+          all += behind * of.total_weight(lanes, of.first, of.first + of.count);
+        lanes.once([&] {
+          out(0, r) = most(r);
+          out(1, r) *= math::exp(behind);
+          if (chosen >= 0) out(2, r) += of.weight(of.first + chosen) * behind;
+          out(3, r) = all;
+        });
+      });
+}
+
+template <class T, class Space>
+void loss_kernel(const Space& space, const Tensor& target, const ClassSlab& slab,
+                 const LossOptions& options, const Tensor& stats, const Tensor& losses) {
+  const auto t = flat_view<Space, const std::int64_t>(target);
+  const auto in = view<Space, T, 2>(stats);
+  const auto out = flat_view<Space, T>(losses);
+  const SlabLoss<T, Space> of(slab, options);
+  for_each_row(
+      "lockstep::cross_entropy_slab_loss", space, target.numel(), slab.classes,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T log_sum = std::log(in(1, r));
+        T loss{0};
+        if (t(r) != of.ignored) {
+          loss = -(T{1} - of.smoothing) * (in(2, r) - of.weight(t(r)) * log_sum);
+          if (of.smoothing > T{0})
+            loss -= of.even * (in(3, r) - of.total_weight(lanes, 0, of.classes) * log_sum);
+        }
+        lanes.once([&] {
+          in(1, r) = log_sum;
+          out(r) = loss;
+        });
+      });
+}
+
+// As in cross_entropy.cpp, with the columns of the slab.
+template <class T, class Space>
+void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& divisor,
+                     const Tensor& x, const Tensor& stats, const Tensor& target,
+                     const ClassSlab& slab, const LossOptions& options, bool accumulate,
+                     const Tensor& grad_x) {
+  const auto in = view<Space, const T, 2>(x);
+  const auto result = view<Space, T, 2>(grad_x);
+  const auto t = flat_view<Space, const std::int64_t>(target);
+  const auto saved = view<Space, const T, 2>(stats);
+  const RowGradient<T, Space> grad(grad_loss, divisor, options.reduction);
+  const SlabLoss<T, Space> of(slab, options);
+  for_each_row(
+      "lockstep::cross_entropy_slab_backward", space, target.numel(), slab.count,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        if (t(r) == of.ignored) {
+          if (!accumulate) lanes.each([&](std::int64_t c) { result(r, c) = T{0}; });
+          return;
+        }
+        const std::int64_t chosen = of.column(t(r));
+        const T g = grad(r), largest = saved(0, r), log_sum = saved(1, r);
+        const T at_chosen = (T{1} - of.smoothing) * of.weight(t(r));
+        T total = at_chosen;
+        if (of.smoothing > T{0}) {
+          T weights = static_cast<T>(of.classes);
+          if (of.weight.given) {
+            weights = T{0};
+            for (std::int64_t c = 0; c < of.classes; ++c) weights += of.weight(c);
+          }
+          total += of.even * weights;
+        }
+        const T scale = g * total, pull = g * at_chosen, even_pull = g * of.even;
+        const T common_pull = of.weight.given ? T{0} : even_pull;
+        const auto gradient = [&](std::int64_t c) {
+          const T value = scale * math::exp(in(r, c) - largest - log_sum) - common_pull;
+          return c == chosen ? value - pull : value;
+        };
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+        } else {
+          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+        }
+        if (of.weight.given && of.smoothing > T{0}) {
+          lanes.each([&](std::int64_t c) { result(r, c) -= even_pull * of.weight(of.first + c); });
+        }
+      });
+}
+
+std::string no_row(const IndexCheck& check, std::int64_t i, std::int64_t value) {
+  return "embedding: index " + std::to_string(value) + " at position " + std::to_string(i) +
+         " of " + to_string(check.indices) + " is not a row of the " + std::to_string(check.count) +
+         " that the ranks hold together";
+}
+
+template <class F>
+void dispatch_like(const Tensor& like, const F& f) {
+  dispatch(current_stream(like.device()), [&](const auto& space) {
+    dispatch_floating(like.dtype(), "cross_entropy",
+                      [&]<class T>() { f.template operator()<T>(space); });
+  });
+}
+
+}  // namespace
+
+Tensor right_classes(const Tensor& index, const ClassSlab& slab) {
+  return right_indices({.count = slab.classes, .sentence = no_row, .indices = index.shape()}, index,
+                       0);
+}
+
+void rows_of_slab(const Tensor& index, const ClassSlab& slab, const Tensor& local,
+                  const Tensor& mask) {
+  dispatch_like(
+      mask, [&]<class T>(const auto& space) { rows_kernel<T>(space, index, slab, local, mask); });
+}
+
+void cross_entropy_slab_forward(const Tensor& x, const Tensor& target, const ClassSlab& slab,
+                                const LossOptions& options, const Tensor& stats) {
+  dispatch_like(x, [&]<class T>(const auto& space) {
+    forward_kernel<T>(space, x, target, slab, options, stats);
+  });
+}
+
+void cross_entropy_slab_rescale(const Tensor& maximum, const Tensor& target, const ClassSlab& slab,
+                                const LossOptions& options, const Tensor& stats) {
+  dispatch_like(stats, [&]<class T>(const auto& space) {
+    rescale_kernel<T>(space, maximum, target, slab, options, stats);
+  });
+}
+
+void cross_entropy_slab_loss(const Tensor& target, const ClassSlab& slab,
+                             const LossOptions& options, const Tensor& stats,
+                             const Tensor& losses) {
+  dispatch_like(stats, [&]<class T>(const auto& space) {
+    loss_kernel<T>(space, target, slab, options, stats, losses);
+  });
+}
+
+void cross_entropy_slab_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& x,
+                                 const Tensor& stats, const Tensor& target, const ClassSlab& slab,
+                                 const LossOptions& options, bool accumulate,
+                                 const Tensor& grad_x) {
+  dispatch_like(x, [&]<class T>(const auto& space) {
+    backward_kernel<T>(space, grad_loss, divisor, x, stats, target, slab, options, accumulate,
+                       grad_x);
+  });
+}
+
+}  // namespace lockstep
