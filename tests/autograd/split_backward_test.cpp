@@ -8,6 +8,7 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/pass_observer.hpp>
 #include <lockstep/autograd/split_backward.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/models/convnet.hpp>
@@ -129,6 +130,19 @@ TEST(SplitBackward, RunsAnOperationOnceUnlessItHasBothKindsOfInputs) {
   EXPECT_EQ(of_weight, 1);
   EXPECT_EQ(hooks, 1);
   EXPECT_EQ(w.grad().to_vector<float>(), x.data().to_vector<float>());
+}
+
+TEST(SplitBackward, RefusesLeavesWhoseObserverAwaitsAWholePass) {
+  struct Observer : PassObserver {
+    void pass_is_over() override {}
+    [[nodiscard]] bool awaits_pass() const noexcept override { return awaits; }
+    bool awaits = true;
+  } observer;
+  const Variable x(wave({3}), true), w(wave({3}), true);
+  const GradHook hook = w.add_grad_hook([] {}, &observer);
+  EXPECT_THROW(SplitBackward(sum(x * w), {}, 1.0, x), Error);
+  observer.awaits = false;
+  EXPECT_NO_THROW(SplitBackward(sum(x * w), {}, 1.0, x).run_rest());
 }
 
 TEST(SplitBackward, TakesAGradientAndRefusesWhatBackwardRefuses) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <lockstep/autograd/backward_pass.hpp>
+#include <lockstep/base/error.hpp>
 
 namespace lockstep {
 namespace {
@@ -14,7 +15,15 @@ class AllBut final : public GradSink {
  public:
   explicit AllBut(const Variable& leaf) : leaf_(leaf) {}
   [[nodiscard]] bool takes(const Variable& leaf) const override {
-    return leaf.record() != leaf_.record();
+    if (leaf.record() == leaf_.record()) return false;
+    for (const detail::GradHookEntry& hook : leaf.record()->grad_hooks) {
+      if (!hook.observer || !hook.observer->awaits_pass()) continue;
+      throw Error(
+          "SplitBackward: the parameters are sharded, or their gradients are to be summed in this "
+          "pass, which must be whole then. Take a schedule without backwards in two parts, or a "
+          "no_sync() of DistributedDataParallel.");
+    }
+    return true;
   }
   [[nodiscard]] GradTarget target(const Variable& /*leaf*/) override { return {}; }
 

@@ -15,7 +15,8 @@ class SplitBackward {
  public:
   /// The first part. `root` gets `gradient`, or with one element, if that is undefined, `seed`;
   /// `input` needs no gradient if it is undefined or does not require one. Frees the graph, but for
-  /// operations that have parameters. Throws as lockstep::backward does.
+  /// operations that have parameters. Throws as lockstep::backward does, and Error for parameters
+  /// of a FullyShardedDataParallel, or of a DistributedDataParallel that waits for a pass to sum.
   SplitBackward(const Variable& root, const Tensor& gradient, double seed, const Variable& input);
   ~SplitBackward();
   SplitBackward(const SplitBackward&) = delete;

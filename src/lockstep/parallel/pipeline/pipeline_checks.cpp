@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <lockstep/autograd/pass_observer.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_label.hpp>
@@ -42,6 +43,27 @@ void expect_fitting(const ProcessGroup& group, const PipelineSchedule& schedule,
   if (std::ranges::find(stages, nullptr) != stages.end()) refuse("a stage's module is null.");
   if (!has_loss && schedule.rank_of_stage.back() == group.rank())
     refuse("the last stage's rank needs a loss.");
+}
+
+/// Of a schedule with backwards in two parts.
+void expect_splittable(const PipelineSchedule& schedule, const Modules& stages) {
+  const auto splits = [](const std::vector<PipelineAction>& actions) {
+    return std::ranges::find(actions, PipelineAction::Kind::backward_input,
+                             &PipelineAction::kind) != actions.end();
+  };
+  if (std::ranges::none_of(schedule.actions, splits)) return;
+  for (const auto& stage : stages) {
+    for (const Variable& parameter : stage->parameters()) {
+      for (const auto& hook : parameter.record()->grad_hooks) {
+        if (!hook.observer || !hook.observer->awaits_pass()) continue;
+        refuse(fmt::format(
+            "the schedule \"{}\" runs backward in two parts, but a stage's parameters are sharded "
+            "(FullyShardedDataParallel) and there for whole passes only. Take one_f_one_b or "
+            "interleaved_1f1b.",
+            schedule.name));
+      }
+    }
+  }
 }
 
 void expect_replicas(const std::vector<std::shared_ptr<DistributedDataParallel>>& data_parallel,
@@ -82,6 +104,7 @@ void expect_executable(ProcessGroup& group, const PipelineSchedule& schedule, co
       [&] {
         expect_deadlock_free(schedule);
         expect_fitting(group, schedule, stages, has_loss);
+        expect_splittable(schedule, stages);
         expect_replicas(options.data_parallel, stages);
       },
       as_input_error());
