@@ -98,6 +98,7 @@ SUITE = [
             "bytes:(4|16384|1048576|26214400)/"]),
     google("parallel.contract", 4, "n"),
     google("parallel.ddp", 17),
+    google("parallel.pipeline", 28, "n"),
     google("rpc.calls", 13, "n"),
     google("rpc.autograd", 1, "n"),
     google("checkpoint.save", 5, "n"),

@@ -281,11 +281,8 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
     }
   }
   if (needed && any_gradient) {
-    const TraceScope scope("backward", node->name(), node->layer_);
-    const PrecisionGuard precision(node->precision_);
-    if (node->output_count_ == 1) {
-      node->run(std::span(&first.grad, 1));
-    } else {
+    std::span<const Tensor> grad_outputs(&first.grad, 1);
+    if (node->output_count_ != 1) {
       grad_outputs_.resize(static_cast<std::size_t>(node->output_count_));
       for (const Reached& output : outputs) {
         const auto& record = *output.variable.record();
@@ -293,9 +290,14 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
           grad_outputs_[static_cast<std::size_t>(record.output)] = record.grad;
         }
       }
-      node->run(grad_outputs_);
-      grad_outputs_.clear();
+      grad_outputs = grad_outputs_;
     }
+    if (options_.deferred) {
+      run_and_defer(node, grad_outputs);
+    } else {
+      run_node(*node, grad_outputs);
+    }
+    grad_outputs_.clear();
   }
   for (Reached& output : outputs) {
     auto& record = *output.variable.record();
@@ -306,6 +308,63 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
   for (int k = 0; needed && k < node->input_count_; ++k) contribution_arrived(node->input(k));
   // Free a result with no other owner now instead of at the end.
   for (Reached& output : outputs) output.variable = {};
+}
+
+void BackwardPass::run_node(Node& node, std::span<const Tensor> grad_outputs) {
+  const TraceScope scope("backward", node.name(), node.layer_);
+  const PrecisionGuard precision(node.precision_);
+  node.run(grad_outputs);
+}
+
+void BackwardPass::run_and_defer(const IntrusivePtr<Node>& node,
+                                 std::span<const Tensor> grad_outputs) {
+  bool any_taken = false, any_left = false;
+  for (int k = 0; k < node->input_count_; ++k) {
+    const Variable& input = node->input(k);
+    if (input.requires_grad()) (sink_of(input) ? any_taken : any_left) = true;
+  }
+  if (any_left) run_node(*node, grad_outputs);
+  if (!any_taken) return;
+  DeferredNode& one = options_.deferred->emplace_back(
+      DeferredNode{node, {grad_outputs.begin(), grad_outputs.end()}});
+  for (int k = 0; k < node->input_count_; ++k) {
+    // The node may have handed on a gradient as its input's (pass_grad), to which others add.
+    const Tensor& handed_on = node->input(k).defined() ? node->input(k).record()->grad : Tensor();
+    for (Tensor& gradient : one.grad_outputs) {
+      if (handed_on.defined() && gradient.defined() && handed_on.storage() == gradient.storage())
+        gradient = gradient.clone();
+    }
+  }
+}
+
+void BackwardPass::run_deferred(std::vector<DeferredNode> nodes, const Variable& leaves_out) {
+  const auto each_leaf = [&](const Node& node, const auto& visit) {
+    for (int k = 0; k < node.input_count_; ++k) {
+      const Variable& input = node.input(k);
+      if (input.requires_grad() && input.is_leaf() && input.record() != leaves_out.record())
+        visit(input);
+    }
+  };
+  {
+    const Running running(*this);
+    tells_observers_ = true;
+    try {
+      const Ending ending{*this};
+      for (const DeferredNode& one : nodes) {
+        each_leaf(*one.node, [&](const Variable& leaf) { this->visit(leaf); });
+      }
+      followers_.graph_is_known(options_);
+      for (DeferredNode& one : nodes) {
+        run_node(*one.node, one.grad_outputs);
+        each_leaf(*one.node, [&](const Variable& leaf) { contribution_arrived(leaf); });
+        one = {};
+      }
+    } catch (...) {
+      followers_.pass_has_failed();
+      throw;
+    }
+  }
+  followers_.pass_is_over();
 }
 
 void BackwardPass::contribution_arrived(const Variable& variable) const {

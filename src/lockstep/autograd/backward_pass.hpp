@@ -11,6 +11,12 @@
 
 namespace lockstep {
 
+/// A node that has run for some of its inputs, and will again for the rest (SplitBackward).
+struct DeferredNode {
+  IntrusivePtr<Node> node;
+  std::vector<Tensor> grad_outputs;
+};
+
 /// The options of one backward pass. Refers to its caller's memory.
 struct PassOptions {
   std::span<const Variable> roots = {};    ///< all with one element, unless they have gradients
@@ -23,6 +29,8 @@ struct PassOptions {
   PassObserver* observer =
       nullptr;          ///< is notified of the pass even if it reaches none of its leaves
   bool nested = false;  ///< may run within the backward of a node; tells no observer
+  /// Gets the nodes with inputs that the sink takes, for run_deferred(); newest first.
+  std::vector<DeferredNode>* deferred = nullptr;
 };
 
 /// One backward pass: from the graph that its roots depend on to the gradients of the leaves. Runs
@@ -38,6 +46,10 @@ class BackwardPass {
   /// The whole pass. See Variable::backward and lockstep::backward for the errors thrown. Notifies
   /// the observers of the leaves that it reaches (PassObserver).
   void run();
+
+  /// A pass through the leaves of deferred nodes alone, which tells their observers. Frees the
+  /// nodes. `leaves_out`: the leaf for which they have run already.
+  void run_deferred(std::vector<DeferredNode> nodes, const Variable& leaves_out);
 
   /// The whole pass, recorded: returns the gradients of options.inputs as differentiable variables;
   /// the roots' gradients are `gradients` in place of options.gradients. Calls Node::differentiate
@@ -123,6 +135,10 @@ class BackwardPass {
   /// Runs the producer of reached_[begin, end) and, unless the graph is retained, lets go of
   /// everything only it needed.
   void run_producer(std::size_t begin, std::size_t end);
+  /// Runs a node with the gradients of its outputs.
+  static void run_node(Node& node, std::span<const Tensor> grad_outputs);
+  /// Runs it for the inputs that the sink does not take, and defers it if there are others.
+  void run_and_defer(const IntrusivePtr<Node>& node, std::span<const Tensor> grad_outputs);
   void contribution_arrived(const Variable& variable) const;
   [[nodiscard]] GradTarget target_of(const Variable& variable) const;
   void pass_to(const Variable& variable, const Tensor& gradient) const;

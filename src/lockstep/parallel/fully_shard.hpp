@@ -153,6 +153,8 @@ class FullyShardedDataParallel final : private PassObserver {
   void pass_is_over() override;
   void pass_has_failed() noexcept override;
   void gradients_are_in(GradStore& gradients) override;
+  /// Parameters are gathered for passes that notify it only.
+  [[nodiscard]] bool awaits_pass() const noexcept override { return true; }
 
   struct Watch;
 

@@ -241,8 +241,8 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
   if (plan.train.zero > 0 && !optimizer->is_elementwise()) {
     throw InputError(
-        "train.zero = 1 gives each rank a part of the parameters to update, but this optimizer.kind "
-        "looks at whole ones. Use one that updates element by element, such as sgd or adamw.");
+        "train.zero = 1 gives each rank a part to update, but this optimizer.kind looks at whole "
+        "parameters. Use one that updates element by element, such as sgd or adamw.");
   }
   const BatchPlan batches = batches_of(task, carried_out, parts_of_batch);
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());

@@ -58,7 +58,7 @@ inline std::vector<PipelineCase> pipeline_cases(std::int64_t rows) {
   };
   const Batch batch = make_batch(rows, 0.4);
   return {{"mlp", seeded([] {
-             return nn::mlp({6}, 4, {9, 8, 7, 6}, nn::Head::log_probabilities,
+             return nn::mlp({6}, 4, {9, 8, 10, 11, 9, 8, 10, 11}, nn::Head::log_probabilities,
                             {.activation = nn::MlpLayers::Activation::tanh});
            }),
            batch.x, batch.target},
@@ -99,6 +99,11 @@ inline Trained train_undivided(const PipelineCase& the) {
     loss.backward();
     return loss.item();
   });
+}
+
+/// Whether the model has a layer for each stage.
+inline bool has_stages(const PipelineCase& the, const PipelineSchedule& schedule) {
+  return the.make()->children().size() >= static_cast<std::size_t>(schedule.stages());
 }
 
 /// This rank's modules of the model.

@@ -36,7 +36,7 @@ std::shared_ptr<nn::Gpt> make_gpt(bool recompute = false, std::uint64_t seed = 7
   return std::make_shared<nn::Gpt>(nn::GptOptions{.vocabulary = vocabulary,
                                                   .context = context,
                                                   .width = 8,
-                                                  .depth = 7,
+                                                  .depth = 15,
                                                   .heads = 2,
                                                   .recompute = recompute});
 }
@@ -79,7 +79,8 @@ TEST_P(PipelineParts, TrainAGptWithItsTiedEmbeddingAsTheUndividedOne) {
   const Trained expected = train_gpt(make_gpt());
   test::on_ranks(GetParam(), [&](const auto& group) {
     const int n = group->size();
-    for (const auto& schedule : {gpipe(n, 4), one_f_one_b(n, 4), interleaved_1f1b(n, 2, 4)}) {
+    for (const auto& schedule :
+         {gpipe(n, 4), one_f_one_b(n, 4), interleaved_1f1b(n, 2, 4), zero_bubble_h1(n, 4)}) {
       for (const bool recompute : {false, true}) {
         // The last stage's copy begins with the first one's value, whatever it was.
         const bool begins_elsewhere = n > 1 && group->rank() == n - 1;
@@ -170,6 +171,7 @@ TEST_P(PipelineParts, WithReplicasTrainAsTheUndividedModelOnTheGlobalBatch) {
         DeviceMesh mesh(group, dims);
         const int replicas = mesh.size("dp"), replica = mesh.local_rank("dp");
         const auto schedule = interleaved_1f1b(mesh.size("pp"), 2, 3);
+        if (!test::has_stages(the, schedule)) continue;
         const auto stages = test::own_stages(*the.make(), schedule, mesh.local_rank("pp"));
         PipelineOptions options;
         for (const auto& stage : stages) {
@@ -266,7 +268,7 @@ TEST_P(PipelineParts, DrawDropoutAsTheUndividedModel) {
     const nn::DTypeGuard f64(DType::f64);
     const nn::DeviceGuard device(test::asked_for_device());
     nn::manual_seed(7);
-    return nn::mlp({6}, 4, {9, 8, 7}, nn::Head::log_probabilities,
+    return nn::mlp({6}, 4, {9, 8, 7, 6}, nn::Head::log_probabilities,
                    {.activation = nn::MlpLayers::Activation::tanh, .dropout = 0.4});
   };
   const auto model = the.make();

@@ -60,9 +60,8 @@ class Pipeline {
   /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group's ranks
   /// are the schedule's. Collective. Throws, on every rank alike, InputError as
   /// expect_deadlock_free does, for another number of ranks or of a rank's stages, for null modules
-  /// or loss, for schedules that differ between ranks, for options that do not fit the stages, for
-  /// backwards in two parts (see docs/guide/model_parallel.md), and for an nccl group: give the
-  /// group that controls it.
+  /// or loss, for schedules that differ between ranks, for options that do not fit the stages, and
+  /// for an nccl group: give the group that controls it.
   Pipeline(std::vector<std::shared_ptr<nn::Module>> stages, std::shared_ptr<ProcessGroup> group,
            PipelineSchedule schedule, Loss loss, const PipelineOptions& options = {});
   ~Pipeline();
@@ -72,10 +71,12 @@ class Pipeline {
   /// Forward and backward of a batch. `input`, whose rows the micro-batches share out as equally as
   /// possible, is looked at on the first stage's rank, `target`, of as many rows, on the last's.
   /// Returns the mean loss, on every rank. A batch may have fewer rows than micro-batches, or none:
-  /// then the loss is 0, and it adds zeros. Gradients are multiplied by `weight`: of replicas with
-  /// different shares of the global batch, which PipelineOptions::data_parallel averages, replicas
-  /// x samples of this replica / all samples. Collective. Throws InputError, on every rank alike
-  /// and before anything is computed, for a tensor that is missing or has other rows.
+  /// then the loss is 0, and it adds zeros. (Replicas whose stages communicate with each other, as
+  /// sharded ones do, need at least as many rows as micro-batches each: empty ones are left out.)
+  /// Gradients are multiplied by `weight`: of replicas with different shares of the global batch,
+  /// which PipelineOptions::data_parallel averages, replicas x samples of this replica / all
+  /// samples. Collective. Throws InputError, on every rank alike and before anything is computed,
+  /// for a tensor that is missing or has other rows.
   double step(const Tensor& input, const Tensor& target, double weight = 1.0);
 
   /// While the returned object lives, steps add to this rank's gradients alone: nothing is summed

@@ -22,7 +22,8 @@ namespace lockstep {
 /// layers.
 [[nodiscard]] std::vector<std::shared_ptr<nn::Sequential>> split_into_stages(
     const nn::Module& model, ListView<std::size_t> first);
-/// Stages with as equal numbers of parameters as possible (balanced_stages).
+/// Stages with as equal numbers of parameters as possible (balanced_stages). Cut before
+/// parallelize_module: ranks' parts of a layer may differ in size, and so would the cuts.
 [[nodiscard]] std::vector<std::shared_ptr<nn::Sequential>> split_into_stages(
     const nn::Module& model, int stages);
 

@@ -41,27 +41,28 @@ StageMessages::Format StageMessages::format_of(const Tensor& t,
 void StageMessages::send(const Tensor& t, const Microbatch& microbatch) {
   const Format format = format_of(t, microbatch);
   const CallLabel label(what_, microbatch.number);
-  if (!std::exchange(format_, format).has_value() && tells_shape_) tell_shape();
-  std::erase_if(sends_, [](Work& work) { return work.test(); });
-  sends_.push_back(group_.isend(t, peer_, tag_));
+  if (!std::exchange(format_, format).has_value() && tells_shape_) tell_shape(microbatch.number);
+  std::erase_if(sends_, [](Message& message) { return message.work.test(); });
+  sends_.push_back({microbatch.number, {}, group_.isend(t, peer_, tag_)});
 }
 
 void StageMessages::finish() {
-  for (Work& work : sends_) work.wait();
+  for (Message& message : sends_) wait(message);
   sends_.clear();
 }
 
-void StageMessages::tell_shape() {
+void StageMessages::tell_shape(int microbatch) {
   std::vector<std::int64_t> header(header_numbers, 0);
   header[0] = static_cast<std::int64_t>(format_->dtype);
   header[1] = format_->row.dims();
   std::ranges::copy(format_->row, header.begin() + 2);
-  sends_.push_back(group_.isend(Tensor::from(header), peer_, tag_));
+  sends_.push_back({microbatch, {}, group_.isend(Tensor::from(header), peer_, tag_)});
 }
 
 void StageMessages::hear_shape() {
   const Tensor told = Tensor::empty({header_numbers}, DType::i64);
-  group_.recv(told, peer_, tag_);
+  Message message{order_.front().number, told, group_.irecv(told, peer_, tag_)};
+  wait(message);
   const auto header = told.to_vector<std::int64_t>();
   const auto dims = static_cast<std::size_t>(header[1]);
   format_ = Format{static_cast<DType>(header[0]), Shape(std::span(header).subspan(2, dims))};
@@ -90,16 +91,30 @@ void StageMessages::post_ahead() {
   while (format_ && posted_ < order_.size() && pending_.size() < receives_ahead) post();
 }
 
+void StageMessages::wait(Message& message) const {
+  const auto sentence = [&] {
+    return std::string(" The message is \"") + what_ + " " + std::to_string(message.microbatch) +
+           "\" of the pipeline.";
+  };
+  try {
+    message.work.wait();
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(error.what() + sentence());
+  } catch (const CommError& error) {
+    throw CommError(error.what() + sentence());
+  }
+}
+
 Tensor StageMessages::receive(const Microbatch& microbatch) {
   const CallLabel label(what_, microbatch.number);
   if (!format_ && tells_shape_) hear_shape();
-  const auto is_it = [&](const Posted& one) { return one.microbatch == microbatch.number; };
+  const auto is_it = [&](const Message& one) { return one.microbatch == microbatch.number; };
   auto place = std::ranges::find_if(pending_, is_it);
   while (place == pending_.end()) {  // a schedule that takes them in another order
     post();
     place = std::prev(pending_.end(), is_it(pending_.back()) ? 1 : 0);
   }
-  place->work.wait();
+  wait(*place);
   Tensor t = place->tensor;
   pending_.erase(place);
   post_ahead();

@@ -33,7 +33,7 @@ class StageMessages {
   /// Starts sending `t`, of which each of the micro-batch's rows has an equal part. Throws
   /// ShapeError for another shape or dtype than before.
   void send(const Tensor& t, const Microbatch& microbatch);
-  /// Waits until all messages are under way for good: their tensors are free.
+  /// Waits until all messages have left: their tensors are free.
   void finish();
 
   // Of the receiver:
@@ -42,7 +42,8 @@ class StageMessages {
   void begin(std::vector<Microbatch> order, Device device);
   /// The messages are like `t`, of this micro-batch.
   void learn(const Tensor& t, const Microbatch& microbatch);
-  /// Waits for the micro-batch's message.
+  /// Waits for the micro-batch's message. Errors of the group name stage and micro-batch, as
+  /// finish()'s do.
   [[nodiscard]] Tensor receive(const Microbatch& microbatch);
 
   /// Messages of the next step may have another shape. Both ends.
@@ -57,26 +58,28 @@ class StageMessages {
       return row.with_leading(row[0] * microbatch.rows());
     }
   };
-  struct Posted {
+  struct Message {
     int microbatch;
-    Tensor tensor;
+    Tensor tensor;  ///< of a receive
     Work work;
   };
   [[nodiscard]] Format format_of(const Tensor& t, const Microbatch& microbatch) const;
-  void tell_shape();
+  void tell_shape(int microbatch);
   void hear_shape();
   void post();
   void post_ahead();
+  /// Adds to a failure of the group what the message was.
+  void wait(Message& message) const;
 
   ProcessGroup& group_;
   int peer_, tag_;
   const char* what_;
   bool tells_shape_;
   std::optional<Format> format_;
-  std::vector<Work> sends_;
+  std::vector<Message> sends_;
   std::vector<Microbatch> order_;
   std::size_t posted_ = 0;  ///< of order_
-  std::deque<Posted> pending_;
+  std::deque<Message> pending_;
   Device device_;
 };
 
