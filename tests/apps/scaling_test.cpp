@@ -274,11 +274,11 @@ TEST_F(Scaling, TheScriptsOfPbsAndFluxRunTheStudyAndASignalReachesIt) {
         "; export PATH=" + scratch_.file("bin") + ":$PATH TMPDIR=" + scratch_.path() +
         " FLUX_JOB_TMPDIR=" + scratch_.path() + " PBS_NODEFILE=" + scratch_.file("nodes") +
         " PBS_O_WORKDIR=" + scratch_.path() + "; exec bash " + scratch_.file("job.sh");
-    const Finished stopped = run(
-        {"bash", "-c",
-         "(" + job + ") & job=$!\nuntil [ \"$(ls " + scratch_.file(kind) +
-             "/points 2>/dev/null | grep -c json$)\" -ge 1 ]; do sleep 0.02; done\n" +
-             "kill -TERM $job; wait $job"});
+    const Finished stopped =
+        run({"bash", "-c",
+             "(" + job + ") & job=$!\nuntil [ \"$(ls " + scratch_.file(kind) +
+                 "/points 2>/dev/null | grep -c json$)\" -ge 1 ]; do sleep 0.02; done\n" +
+                 "kill -TERM $job; wait $job"});
     EXPECT_EQ(stopped.exit_code, 75) << kind << stopped.output;
     EXPECT_TRUE(stopped.says("are done; the same command goes on")) << stopped.output;
     const Finished finished = run({"bash", "-c", job});
