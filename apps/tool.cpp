@@ -4,16 +4,20 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/failure.hpp>
+#include <lockstep/deck/did_you_mean.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
 #include <lockstep/train/report/standard_output.hpp>
@@ -29,6 +33,27 @@ ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
   std::fputs(shortened(err.str()).c_str(), stderr);
   train::write_stdout(out.str());
   return good ? ExitCode::done : ExitCode::bad_input;
+}
+
+/// Throws InputError for a word that stands where a command's name does and is none. CLI11 would
+/// answer a --help behind it with the help of what is before it, and say of others only that a
+/// subcommand is required.
+void expect_known_commands(const CLI::App& cli, int argc, char** argv) {
+  const CLI::App* program = &cli;
+  std::string before = cli.get_name();
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    const auto commands = program->get_subcommands([](const CLI::App*) { return true; });
+    if (commands.empty()) return;
+    const auto found = std::ranges::find(commands, argv[i], &CLI::App::get_name);
+    if (found == commands.end()) {
+      std::vector<std::string_view> names;
+      for (const CLI::App* command : commands) names.push_back(command->get_name());
+      throw InputError(fmt::format("\"{}\" is no command of {}. {}", argv[i], before,
+                                   did_you_mean(argv[i], names)));
+    }
+    program = *found;
+    before += " " + program->get_name();
+  }
 }
 
 }  // namespace
@@ -66,6 +91,7 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
     train::expect_address_space(1);
     has_room = true;
     try {
+      expect_known_commands(cli, argc, argv);
       cli.parse(argc, argv);
       expect_working_directory();
       code = action();

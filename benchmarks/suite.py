@@ -105,6 +105,7 @@ SUITE = [
     google("predict.predictor", 2),
     google("train.step", 5, "n"),
     google("train.trace", 12, "n"),
+    google("train.event_file", 1),
 ]
 
 
@@ -276,11 +277,13 @@ def spread(samples):
 
 def summary_of(results):
     lines = []
+    is_repeated = any(len(samples) > 1 for samples in results.samples.values())
     by_program = collections.defaultdict(list)
     for figure, samples in results.samples.items():
         by_program[figure.split("/")[0]].append(spread(samples))
     for program, spreads in by_program.items():
-        lines.append(f"  {program:26} {len(spreads):3} figures, spread {100 * statistics.median(spreads):.0f} % (median)")
+        words = f"spread {100 * statistics.median(spreads):.0f} % (median)" if is_repeated else "one sample of each"
+        lines.append(f"  {program:26} {len(spreads):3} figures, {words}")
     return "\n".join(lines)
 
 

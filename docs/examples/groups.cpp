@@ -11,6 +11,11 @@ int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const auto world = make_mpi_group(MPI_COMM_WORLD);
   const int rank = world->rank();
+  if (world->size() < 2) {
+    std::puts("start at least 2 ranks: mpiexec -n 2 groups");
+    world->close();
+    return 2;
+  }
   std::string said = "rank " + std::to_string(rank) + ":";
 
   // The same list on every rank of the world; for those that are not in it, rank() is -1.

@@ -105,6 +105,11 @@ int main(int argc, char** argv) {
   set_math_threads(1);
   const int steps = argc > 1 ? std::atoi(argv[1]) : 5000,
             points = 256;  // of all ranks, of each kind
+  if (steps < 1) {
+    if (group->rank() == 0) std::puts("heat_residual [STEPS, from 1 on]");
+    group->close();
+    return 2;
+  }
   const int first = points * group->rank() / group->size();
   const int last = points * (group->rank() + 1) / group->size();
 

@@ -1,6 +1,7 @@
 #include <lockstep/predict/predictor.hpp>
 
 #include <cstdio>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/nn/layers.hpp>
@@ -15,7 +16,8 @@ std::shared_ptr<nn::Module> make_net() {
       std::make_shared<nn::Linear>(16, 1)});
 }
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+  if (argc != 2) throw InputError("name the checkpoint to write and read: predict_own_model FILE");
   const ModelSignature signature{
       .input = {.name = "speeds", .shape = {3}, .mean = {20}, .std = {5}},
       .output = {.name = "drag", .shape = {1}}};
@@ -30,4 +32,8 @@ int main(int, char** argv) {
   predictor.predict(speeds, drag);
   std::printf("%s of one sample: %zu number\n", predictor.signature().output.name.c_str(),
               drag.size());
+} catch (...) {
+  const Failure failure = current_failure();
+  std::fprintf(stderr, "predict_own_model: %s\n", failure.message.c_str());
+  return static_cast<int>(failure.code);
 }

@@ -35,6 +35,11 @@ LOCKSTEP_RPC(Counter::add);
 int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
+  if (group->size() < 2) {
+    std::puts("start at least 2 ranks: mpiexec -n 2 remote_calls");
+    group->close();
+    return 2;
+  }
   rpc::init("worker" + std::to_string(group->rank()), *group);
   if (group->rank() == 0) {
     const auto ones = Tensor::full({1000}, 1.0), twos = Tensor::full({1000}, 2.0);

@@ -85,6 +85,11 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argc > 1 ? argv[1] : "save_and_load";
   const std::int64_t epochs = argc > 2 ? std::atoll(argv[2]) : 3;
   const bool is_first = group->rank() == 0;
+  if (epochs < 1) {
+    if (is_first) std::puts("save_and_load [FOLDER [EPOCHS, from 1 on]]");
+    group->close();
+    return 2;
+  }
   set_math_threads(1);
   nn::manual_seed(1);
   int code = 0;

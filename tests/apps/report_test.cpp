@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -164,6 +165,86 @@ TEST(Watch, RedrawsOnlyOnATerminalThatCan) {
   EXPECT_FALSE(dumb.says("\033")) << dumb.output;
   EXPECT_TRUE(dumb.says("step 20 of 20")) << dumb.output;
 }
+
+/// What `lockstep watch` draws while a run goes on, on a terminal of 24 rows.
+struct Drawn {
+  Finished finished;
+  std::vector<std::vector<std::string>> pictures;  ///< lines without escape sequences
+  std::string before, after;                       ///< what is there besides
+
+  /// Fails unless each picture begins where the one before it does.
+  explicit Drawn(Finished of) : finished(std::move(of)) {
+    const std::string& text = finished.output;
+    const std::regex picture("(?:\033\\[(\\d+)A)?((?:[^\033\r\n]*\033\\[K\r\n)+)\033\\[J");
+    std::sregex_iterator at(text.begin(), text.end(), picture), end;
+    if (at != end) before = at->prefix();
+    for (; at != end; ++at) {
+      if (!pictures.empty()) {
+        EXPECT_EQ(at->prefix(), "") << "between two pictures";
+        EXPECT_EQ((*at)[1], std::to_string(pictures.back().size())) << "rows up";
+      }
+      std::vector<std::string> lines;
+      const std::string drawn = (*at)[2], line_end = "\033[K\r\n";
+      for (std::size_t first = 0, last = 0;
+           (last = drawn.find(line_end, first)) != std::string::npos;
+           first = last + line_end.size())
+        lines.push_back(drawn.substr(first, last - first));
+      pictures.push_back(lines);
+      after = at->suffix();
+    }
+  }
+};
+
+class WatchOnATerminal : public testing::TestWithParam<int> {
+ protected:
+  /// Before the run begins, `watch` is started by `starter`.
+  [[nodiscard]] Drawn watch(int epochs, const std::string& starter) const {
+    const std::string dir = scratch_.file("run");
+    std::vector<std::string> train{built("tests/apps/misbehave")};
+    for (const std::string& word :
+         small_run(dir, {"--set", "train.epochs=" + std::to_string(epochs)}))
+      train.push_back(word);
+    return Drawn(
+        run_on_terminal({"bash", "-c",
+                         "export TERM=xterm MISBEHAVE_PACE=40; (sleep 0.3; exec " + quoted(train) +
+                             ">/dev/null 2>&1) & run=$!\n" + starter + " " +
+                             quoted({built("apps/lockstep"), "watch", dir, "--every", "0.2"}) +
+                             "; code=$?; kill $run 2>/dev/null; wait; echo code=$code"},
+                        GetParam()));
+  }
+  void expect_fits(const Drawn& drawn) const {
+    const auto width = static_cast<std::size_t>(GetParam());
+    EXPECT_LT(drawn.before.find("\r\n"), width) << drawn.before;  // waiting for the run
+    EXPECT_EQ(drawn.before.find('\033'), std::string::npos) << drawn.before;
+    EXPECT_GE(drawn.pictures.size(), 3U) << drawn.finished.output;
+    for (const auto& picture : drawn.pictures) {
+      EXPECT_LT(picture.size(), 24U);
+      for (const std::string& line : picture) {
+        EXPECT_LT(line.size(), width) << line;
+        EXPECT_EQ(line.find_first_of("\033\r\n\t"), std::string::npos) << line;
+      }
+    }
+  }
+
+  ScratchFolder scratch_;
+};
+
+TEST_P(WatchOnATerminal, RedrawsInPlaceToTheEndWithoutColours) {
+  const Drawn drawn = watch(4, "");
+  EXPECT_EQ(drawn.after, "code=0\r\n") << drawn.finished.output;
+  expect_fits(drawn);
+  ASSERT_FALSE(drawn.pictures.empty());
+  EXPECT_EQ(drawn.pictures.back().at(1).substr(0, 19), "state       complet");
+  EXPECT_NE(drawn.pictures.front(), drawn.pictures.back());
+}
+
+TEST_P(WatchOnATerminal, InterruptLeavesAWholePictureWithTheCursorBelowIt) {
+  const Drawn drawn = watch(1000, "timeout --foreground --preserve-status -s INT 2");
+  EXPECT_EQ(drawn.after, "code=130\r\n") << drawn.finished.output;
+  expect_fits(drawn);
+}
+
+INSTANTIATE_TEST_SUITE_P(Columns, WatchOnATerminal, testing::Values(24, 80));
 
 TEST(Watch, InterruptEndsIt) {
   const ScratchFolder scratch;

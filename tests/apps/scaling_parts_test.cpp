@@ -459,14 +459,29 @@ TEST(ScalingLaunch, SettingsOfThePointFollowTheUsersOwn) {
 TEST(ScalingJobScript, AsksForTheNodesAndRunsTheSameStudyInOneAllocation) {
   Options options;
   options.arguments = {"lockstep", "scaling", "deck.toml", "--script", "slurm", "--ranks", "2,4"};
+  const bool has_shellcheck = test::run({"shellcheck", "--version"}).exit_code == 0;
   for (const std::string kind : {"slurm", "pbs", "flux"}) {
     const std::string script = job_script(kind, options, 2, 4, 3);
     EXPECT_TRUE(has(script, "lockstep scaling deck.toml --ranks 2,4")) << script;
     EXPECT_FALSE(has(script, "--script")) << script;
     const ScratchFolder scratch;
-    const test::Finished checked = test::run({"bash", "-n", scratch.write("job.sh", script)});
+    const std::string file = scratch.write("job.sh", script);
+    const test::Finished checked = test::run({"bash", "-n", file});
     EXPECT_EQ(checked.exit_code, 0) << checked.output << script;
+    if (has_shellcheck) {
+      const test::Finished linted = test::run({"shellcheck", file});
+      EXPECT_EQ(linted.exit_code, 0) << linted.output << script;
+    }
+    EXPECT_TRUE(has(script, "\nexec lockstep ")) << "a signal must reach the study\n" << script;
   }
+  options.members = "hosts";
+  options.launcher = "mpiexec";
+  for (const std::string kind : {"pbs", "flux"}) {
+    const std::string script = job_script(kind, options, 2, 4, 3);
+    EXPECT_FALSE(has(script, "members") || has(script, "--launcher")) << "it has them\n" << script;
+  }
+  options.members.clear();
+  options.launcher.clear();
   EXPECT_TRUE(has(job_script("slurm", options, 2, 4, 3),
                   "--nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=3\n"));
   EXPECT_TRUE(has(job_script("pbs", options, 2, 4, 3), "-l select=2:ncpus=12:mpiprocs=4\n"));

@@ -3,6 +3,7 @@
 
 #include <apps/small_run.hpp>
 #include <filesystem>
+#include <lockstep/base/host.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -236,6 +237,57 @@ TEST_F(Scaling, AJobScriptAsksForTheFullestNodeOfAnySize) {
   EXPECT_EQ(printed.exit_code, 0);
   EXPECT_TRUE(printed.says("--nodes=3\n#SBATCH --ntasks-per-node=8\n#SBATCH --cpus-per-task=2\n"))
       << printed.output;
+}
+
+// What PBS and Flux do around the script is played by stand-ins: the files and variables that it
+// reads, `flux hostlist`, and `flux run`, which starts the ranks by the tests' launcher.
+TEST_F(Scaling, TheScriptsOfPbsAndFluxRunTheStudyAndASignalReachesIt) {
+  const std::string host = host_name();
+  scratch_.write("nodes", host + "\n" + host + "\n");
+  scratch_.write("bin/flux",
+                 "#!/bin/bash\n"
+                 "case \"$1 $2\" in\n"
+                 "'hostlist --expand') [ \"$3\" = instance ] && echo " +
+                     host +
+                     " ;;\n"
+                     "'run --cores-per-task=1') nodes=${3#--nodes=} ranks=${4#--ntasks=}\n"
+                     "  [ \"$nodes\" = 1 ] && exec " +
+                     launcher_of_tests() +
+                     " -n \"$ranks\" \"${@:5}\" ;;\n"
+                     "*) echo \"flux $*\" >&2; exit 1 ;;\nesac\n");
+  fs::permissions(scratch_.file("bin/flux"), fs::perms::owner_all);
+  const auto words = [&](const std::string& kind) {
+    Words all{built("apps/lockstep"), "scaling", source("inputs/synthetic.toml")};
+    all.insert(all.end(), {"--set", "data.synthetic_image_size=18", "--set", "train.batch_size=64",
+                           "--output", kind, "--no-benchmarks"});
+    all.insert(all.end(), short_study.begin(), short_study.end());
+    if (kind == "pbs") all.insert(all.end(), {"--launcher", launcher_of_tests()});
+    all.insert(all.end(), {"--script", kind});
+    return all;
+  };
+  for (const std::string kind : {"pbs", "flux"}) {
+    const Finished printed = run(words(kind));
+    ASSERT_EQ(printed.exit_code, 0) << printed.output;
+    scratch_.write("job.sh", printed.output);
+    const std::string job =
+        "cd " + (kind == "pbs" ? std::string("/") : scratch_.path()) +
+        "; export PATH=" + scratch_.file("bin") + ":$PATH TMPDIR=" + scratch_.path() +
+        " FLUX_JOB_TMPDIR=" + scratch_.path() + " PBS_NODEFILE=" + scratch_.file("nodes") +
+        " PBS_O_WORKDIR=" + scratch_.path() + "; exec bash " + scratch_.file("job.sh");
+    const Finished stopped =
+        run({"bash", "-c",
+             "(" + job + ") & job=$!\nuntil [ \"$(ls " + scratch_.file(kind) +
+                 "/points 2>/dev/null | grep -c json$)\" -ge 1 ]; do sleep 0.02; done\n" +
+                 "kill -TERM $job; wait $job"});
+    EXPECT_EQ(stopped.exit_code, 75) << kind << stopped.output;
+    EXPECT_TRUE(stopped.says("are done; the same command goes on")) << stopped.output;
+    const Finished finished = run({"bash", "-c", job});
+    EXPECT_EQ(finished.exit_code, 0) << kind << finished.output;
+    EXPECT_TRUE(finished.says(" of 4 points are done already")) << finished.output;
+    const Json study = Json::parse(read_file(scratch_.file(kind) + "/scaling.json"));
+    EXPECT_EQ(study.at("sizes").size(), 2U);
+    EXPECT_EQ(study.at("sizes").at(1).at("repeats"), 2);
+  }
 }
 
 TEST_F(Scaling, HostsAndSlotsMayBeNamed) {

@@ -162,6 +162,10 @@ TEST(SweepShares, ATrialIsOnOneHostWhereThatHasRoom) {
   input.parallel = 0;
   input.ranks = 9;
   EXPECT_TRUE(has(refusal(), "no room for 1 trial of 9 ranks"));
+  EXPECT_TRUE(has(refusal(), "or give the sweep more hosts or tasks"));
+  input.cores = {0, 1};
+  EXPECT_TRUE(has(refusal(), "or share cores with --oversubscribe"));
+  input.cores = {};
   input.oversubscribe = true;
   EXPECT_TRUE(has(refusal(), "--oversubscribe is for one machine"));
 }
@@ -319,6 +323,16 @@ TEST(SweepKeeper, AStopIsASignalThatSavesAndNothingIsLeft) {
   EXPECT_TRUE(ended.was_stopped);
   EXPECT_EQ(ended.code, 75);
   EXPECT_EQ(ended.words, "saved");
+}
+
+TEST(SweepKeeper, AStopRightAfterTheStartIsNotLost) {
+  for (int i = 0; i < 30; ++i) {
+    const ScratchFolder scratch;
+    Keeper keeper(start_of(scratch, "exec sleep 100"));
+    keeper.stop();
+    const Ended ended = wait_for(keeper);
+    EXPECT_TRUE(ended.was_stopped) << ended.words;
+  }
 }
 
 TEST(SweepFolder, AnotherSweepIsNamedByWhatDiffers) {

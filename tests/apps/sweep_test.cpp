@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <apps/small_run.hpp>
+#include <ctime>
 #include <filesystem>
+#include <lockstep/base/host.hpp>
 #include <lockstep/io/folder_lock.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,6 +35,15 @@ class Sweep : public ::testing::Test {
   [[nodiscard]] Finished sweep(const std::string& folder, const Words& more) const {
     return run(command(folder, more));
   }
+  /// While the sweep runs, in a session of its own, the shell tries `act` until it succeeds; $sweep
+  /// is its process and its group. The exit code is the sweep's.
+  [[nodiscard]] Finished interrupted(const std::string& folder, const Words& more,
+                                     const std::string& act) const {
+    return run({"bash", "-c",
+                "setsid " + quoted(command(folder, more)) +
+                    "& sweep=$!\nwhile kill -0 $sweep 2>/dev/null && ! { " + act +
+                    "; }; do sleep 0.02; done\nwait $sweep"});
+  }
   [[nodiscard]] Json json(const std::string& folder) const {
     return Json::parse(read_file(scratch_.file(folder) + "/sweep.json"));
   }
@@ -58,27 +69,21 @@ TEST_F(Sweep, KilledStoppedAndRobbedOfARankItGoesOnAndGivesTheSameTable) {
   const Finished whole = sweep("whole", trials);
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const std::string folder = scratch_.file("parts");
-  // While the sweep runs, the shell tries `act` until it succeeds; the exit code is the sweep's.
-  const auto interrupted = [&](const std::string& act) {
-    return run({"bash", "-c",
-                quoted(command("parts", trials)) + " & sweep=$!\nwhile kill -0 $sweep && ! { " +
-                    act + "; }; do sleep 0.02; done\nwait $sweep"});
-  };
   // A checkpoint may be left from the sweep before: the training must run, too.
   const auto trains = [&](int trial) {
     const std::string of = folder + "/trial-000" + std::to_string(trial);
     return "ls " + of + "/checkpoints/*.h5 >/dev/null 2>&1 && rank=$(pgrep -f '^[^ ]*classify .*" +
            of + "' | head -1) && [ -n \"$rank\" ] && ";
   };
-  const Finished killed = interrupted(trains(1) + "kill -KILL $sweep");
+  const Finished killed = interrupted("parts", trials, trains(1) + "kill -KILL $sweep");
   EXPECT_EQ(killed.exit_code, 137) << killed.output;
 
-  const Finished stopped = interrupted(trains(2) + "kill -TERM $sweep");
+  const Finished stopped = interrupted("parts", trials, trains(2) + "kill -TERM $sweep");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_TRUE(stopped.says("stopped: the same command goes on")) << stopped.output;
   EXPECT_TRUE(stopped.says("stopped (with the sweep)") || stopped.says("SIG")) << stopped.output;
 
-  const Finished robbed = interrupted(trains(3) + "kill -KILL $rank");
+  const Finished robbed = interrupted("parts", trials, trains(3) + "kill -KILL $rank");
   EXPECT_EQ(robbed.exit_code, 1) << robbed.output;
   EXPECT_TRUE(robbed.says("the same command tries 1 of them again")) << robbed.output;
 
@@ -91,6 +96,74 @@ TEST_F(Sweep, KilledStoppedAndRobbedOfARankItGoesOnAndGivesTheSameTable) {
   EXPECT_TRUE(fs::exists(best.at("checkpoint").get<std::string>()));
   EXPECT_TRUE(finished.says("best: trial ")) << finished.output;
   EXPECT_FALSE(fs::exists(folder + "/run.lock"));
+}
+
+// Ctrl-C and a closed terminal reach every process of the group. Slurm sends what --signal names to
+// the batch shell, which the sweep has replaced, and SIGTERM to all processes at the time limit.
+TEST_F(Sweep, EverySignalThatAsksItToStopLosesNothingAndASecondSweepIsRefusedMeanwhile) {
+  const Words trials{"--grid", "optimizer.lr=0.05,0.01", "--set", "train.epochs=100"};
+  ASSERT_EQ(sweep("whole", trials).exit_code, 0);
+  const std::string folder = scratch_.file("parts"), mark = scratch_.file("mark");
+  const std::string second =
+      quoted(command("parts", trials)) + ">" + scratch_.file("second") + " 2>&1; echo second=$?; ";
+  for (const std::string& ask :
+       {second + "kill -INT -- -$sweep", std::string("kill -USR1 $sweep"),
+        std::string("kill -TERM -- -$sweep"), std::string("kill -HUP -- -$sweep")}) {
+    scratch_.write("mark", "");
+    std::string both_have_trained;
+    for (const char* trial : {"0", "1"}) {
+      both_have_trained += "[ -n \"$(find " + folder + "/trial-000" + trial +
+                           " -name 'step-*.h5' -newer " + mark + " 2>/dev/null)\" ] && ";
+    }
+    const Finished stopped = interrupted("parts", trials, both_have_trained + "{ " + ask + "; }");
+    EXPECT_EQ(stopped.exit_code, 75) << ask << stopped.output;
+    EXPECT_TRUE(stopped.output.ends_with("\nstopped: the same command goes on\n"))
+        << ask << stopped.output;
+    EXPECT_EQ(stopped.says("second="), ask.starts_with(second));
+    EXPECT_EQ(stopped.says("second=2\n"), ask.starts_with(second)) << stopped.output;
+    EXPECT_NE(run({"pgrep", "-f", "run.dir=.*" + folder}).exit_code, 0) << ask;
+    EXPECT_FALSE(fs::exists(folder + "/run.lock"));
+    for (const Json& row : rows("parts")) {
+      EXPECT_GT(row.at("steps"), 0) << ask << row;
+      EXPECT_FALSE(row.at("stopped").get<std::string>().empty()) << ask << row;
+    }
+  }
+  const std::string refusal = read_file(scratch_.file("second"));
+  EXPECT_NE(refusal.find("another sweep is using the sweep folder " + folder), std::string::npos)
+      << refusal;
+  EXPECT_NE(refusal.find("name another folder with --output."), std::string::npos) << refusal;
+
+  const Finished finished = sweep("parts", trials);
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(rows("parts"), rows("whole"));
+  EXPECT_NE(read_file(folder + "/trial-0000/log.txt").find("resumed from "), std::string::npos);
+}
+
+TEST_F(Sweep, ALimitOfTimeEndsItsTrialsAndOneOfTheJobTheSweep) {
+  const Words trials{"--grid", "optimizer.lr=0.05,0.01,0.02", "--set", "train.epochs=100000"};
+  Words limited = trials;
+  limited.insert(limited.end(), {"--set", "run.max_minutes=0.02"});
+  const Finished each = sweep("each", limited);
+  EXPECT_EQ(each.exit_code, 75) << each.output;
+  EXPECT_TRUE(each.output.ends_with("\nstopped: the same command goes on\n")) << each.output;
+  for (const Json& row : rows("each")) {
+    EXPECT_EQ(row.at("stopped"), "run.max_minutes");
+    EXPECT_GT(row.at("steps"), 0);
+  }
+
+  // Two trials stop before the job's end, and the third does not begin.
+  Words in_job = trials;
+  in_job.insert(in_job.end(), {"--set", "run.stop_before_limit_s=1", "--members",
+                               scratch_.write("hosts", host_name() + " 4\n")});
+  const std::string end = std::to_string(std::time(nullptr) + 4);
+  const Finished job =
+      run(command("job", in_job), {{"SLURM_JOB_ID", "1"}, {"SLURM_JOB_END_TIME", end}});
+  EXPECT_EQ(job.exit_code, 75) << job.output;
+  EXPECT_TRUE(job.says("stopped (time limit of the job)")) << job.output;
+  const auto of_job = rows("job");
+  for (const int row : {0, 1}) EXPECT_GT(of_job.at(row).at("steps"), 0) << of_job.at(row);
+  EXPECT_EQ(of_job.at(2).at("steps"), 0);
+  EXPECT_FALSE(fs::exists(scratch_.file("job/trial-0002")));
 }
 
 TEST_F(Sweep, HalvingPromotesTheBestWhichTrainAsIfNothingHadStoppedThem) {

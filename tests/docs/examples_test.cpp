@@ -50,6 +50,41 @@ TEST(OwnModel, LearnsOnOneAndThreeRanks) {
   }
 }
 
+TEST(Examples, EndWithASentenceAndANonZeroCodeWhereTheirArgumentsAreWrong) {
+  const ScratchFolder scratch;
+  const std::string none = scratch.file("none"), below_a_file = scratch.write("file", "x") + "/y";
+  struct Case {
+    const char* program;
+    int ranks;
+    std::vector<std::string> arguments;
+    int code;
+    std::string said;
+  };
+  const std::vector<Case> cases{
+      {"predict", 1, {}, 2, "predict: name a run folder or a checkpoint: predict RUN"},
+      {"predict", 1, {none}, 4, "predict: checkpoint unusable: cannot open " + none},
+      {"predict_own_model", 1, {}, 2, "predict_own_model: name the checkpoint to write"},
+      {"predict_own_model", 1, {below_a_file}, 4, "predict_own_model: "},
+      {"read_checkpoint", 1, {}, 2, "read_checkpoint: name a run folder: read_checkpoint RUN"},
+      {"read_checkpoint", 1, {none}, 4, "read_checkpoint: "},
+      {"remote_calls", 1, {}, 2, "start at least 2 ranks: mpiexec -n 2 remote_calls"},
+      {"groups", 1, {}, 2, "start at least 2 ranks: mpiexec -n 2 groups"},
+      {"messages", 1, {}, 2, "start at least 2 ranks: mpiexec -n 2 messages"},
+      {"heat_residual", 2, {"x"}, 2, "heat_residual [STEPS, from 1 on]"},
+      {"save_and_load", 2, {none, "x"}, 2, "save_and_load [FOLDER [EPOCHS, from 1 on]]"},
+      {"own_kinds", 2, {none}, 2, none},
+      {"own_optimizer", 2, {none}, 2, none},
+      {"several_inputs", 2, {none}, 2, none},
+      {"train_to_target", 2, {none}, 2, none},
+  };
+  for (const auto& [program, ranks, arguments, code, said] : cases) {
+    const Finished finished = run(app(ranks, std::string("docs/examples/") + program, arguments));
+    EXPECT_TRUE(finished.ended_with(code)) << program << finished.exit_code << finished.output;
+    EXPECT_TRUE(finished.says(said)) << program << finished.output;
+    EXPECT_FALSE(finished.says("terminate")) << program << finished.output;
+  }
+}
+
 /// The names by which GitHub links to a page's headings: letters in lower case, hyphens for spaces,
 /// nothing for other characters than these, digits, hyphens and underscores; "-1" behind the second
 /// of equal ones.

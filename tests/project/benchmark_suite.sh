@@ -71,4 +71,6 @@ expect 0 'autograd\.tape +[1-9][0-9]* figures, spread' \
   python3 "$suite" --only '^autograd.tape$' --seconds-each 0.005 --output "$scratch/kept.json"
 expect 0 '^[1-9][0-9]* figures compared: ' \
   python3 "$suite" --only '^autograd.tape$' --seconds-each 0.005 --output "$scratch/new.json" --against "$scratch/kept.json"
+expect 0 'autograd\.tape +[1-9][0-9]* figures, one sample of each$' \
+  python3 "$suite" --only '^autograd.tape$' --seconds-each 0.005 --rounds 1 --output "$scratch/one.json"
 expect 2 'overwrite' python3 "$suite" --only '^autograd.tape$' --output "$scratch/kept.json" --against "$scratch/kept.json"

@@ -167,7 +167,7 @@ ScalingStudy read_scaling_study(const fs::path& path) {
   fs::path folder = fs::absolute(file).lexically_normal().parent_path();
   const Json content = scaling::read_study_file(file);
   return {.name = folder.filename().string(),
-          .study = scaling::read_study(file.string()),
+          .study = scaling::study_of(content, file),
           .benchmarks = content.value("benchmarks", Json::array()),
           .prediction = content.value("prediction", Json())};
 }

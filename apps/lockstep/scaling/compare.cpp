@@ -15,10 +15,13 @@ Study read_study(const std::string& name) {
   std::error_code error;
   std::filesystem::path file = name;
   if (std::filesystem::is_directory(file, error)) file /= "scaling.json";
-  const Json json = read_study_file(file);
+  return study_of(read_study_file(file), file);
+}
+
+Study study_of(const Json& content, const std::filesystem::path& file) {
   try {
-    Study study{.identity = Identity::from(json.at("study")), .results = {}};
-    for (const auto& sample : json.at("samples")) study.results.push_back(Result::from(sample));
+    Study study{.identity = Identity::from(content.at("study")), .results = {}};
+    for (const auto& sample : content.at("samples")) study.results.push_back(Result::from(sample));
     return study;
   } catch (const Json::exception&) {
     throw InputError(file.string() + " is no file of a scaling study");

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "analysis.hpp"
@@ -13,6 +14,8 @@ struct Study {
 };
 /// Of scaling.json, or of the folder that holds it. Throws InputError.
 [[nodiscard]] Study read_study(const std::string& file);
+/// The same of what `file` holds.
+[[nodiscard]] Study study_of(const Json& content, const std::filesystem::path& file);
 
 /// What became of one size from one study to another.
 struct Change {

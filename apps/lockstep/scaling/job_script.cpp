@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <string_view>
 
 #include "launch.hpp"
@@ -14,10 +15,17 @@ constexpr std::string_view about =
     "that\n"
     "# are done are not measured again.\n";
 
-/// The job's hosts as --members wants them: from a file with a line a slot or a node.
-constexpr std::string_view members =
-    "members=$(mktemp)\n"
-    "trap 'rm -f \"$members\"' EXIT\n";
+/// What gives the study the job's hosts, and the options for it. A command line that names hosts or
+/// a launcher of its own keeps them.
+struct Hosts {
+  std::string lines, options;
+};
+
+Hosts hosts_from(const Options& options, std::string_view folder, const std::string& list) {
+  if (!options.members.empty()) return {};
+  return {fmt::format("members=$(mktemp -p \"{}\")\n{} >\"$members\"\n", folder, list),
+          " --members \"$members\""};
+}
 
 }  // namespace
 
@@ -45,20 +53,28 @@ std::string job_script(const std::string& kind, const Options& options, int node
         "#SBATCH --output=lockstep-scaling-%j.log\n\nexec {}\n",
         about, nodes, ranks_a_node, threads, study);
   }
+  // exec: the signal that comes before the job's end reaches the study, and its exit code is the
+  // job's. The batch systems remove the folders of temporary files.
   if (kind == "pbs") {
+    const Hosts hosts = hosts_from(
+        options, "${TMPDIR:-/tmp}",
+        "sort \"${PBS_NODEFILE:?}\" | uniq -c | awk '{print $2, $1}'");  // it has a line a slot
     return fmt::format(
         "#!/bin/bash\n{}#PBS -N lockstep-scaling\n#PBS -l select={}:ncpus={}:mpiprocs={}\n"
-        "#PBS -l place=excl\n#PBS -l walltime=01:00:00\n#PBS -j oe\n\ncd \"$PBS_O_WORKDIR\"\n{}"
-        "sort \"$PBS_NODEFILE\" | uniq -c | awk '{{print $2, $1}}' >\"$members\"\n"
-        "{} --members \"$members\"\n",
-        about, nodes, ranks_a_node * threads, ranks_a_node, members, study);
+        "#PBS -l place=excl\n#PBS -l walltime=01:00:00\n#PBS -j oe\n\n"
+        "cd \"${{PBS_O_WORKDIR:?}}\" || exit\n{}exec {}{}\n",
+        about, nodes, ranks_a_node * threads, ranks_a_node, hosts.lines, study, hosts.options);
   }
+  const Hosts hosts = hosts_from(
+      options, "${FLUX_JOB_TMPDIR:-/tmp}",
+      fmt::format("flux hostlist --expand instance | tr ' ' '\\n' | sed 's/$/ {}/'", ranks_a_node));
+  const std::string launcher =
+      options.launcher.empty() ? fmt::format(" --launcher 'flux run --cores-per-task={}'", threads)
+                               : std::string();
   return fmt::format(
       "#!/bin/bash\n{}#flux: --job-name=lockstep-scaling\n#flux: --nodes={}\n#flux: --exclusive\n"
-      "#flux: --time-limit=60m\n#flux: --output=lockstep-scaling-{{{{id}}}}.log\n\n{}"
-      "flux hostlist --expand --delimiter='\\n' instance | sed 's/$/ {}/' >\"$members\"\n"
-      "{} --members \"$members\" --launcher 'flux run --cores-per-task={}'\n",
-      about, nodes, members, ranks_a_node, study, threads);
+      "#flux: --time-limit=60m\n#flux: --output=lockstep-scaling-{{{{id}}}}.log\n\n{}exec {}{}{}\n",
+      about, nodes, hosts.lines, study, hosts.options, launcher);
 }
 
 }  // namespace lockstep::scaling

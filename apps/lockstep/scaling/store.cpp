@@ -42,7 +42,7 @@ Json read_study_file(const fs::path& file) {
 }
 
 Store::Store(const fs::path& folder, const Identity& identity)
-    : folder_(checked(folder)), lock_(folder_) {
+    : folder_(checked(folder)), lock_(folder_, {.name = "study", .option = "--output"}) {
   const fs::path file = folder_ / "study.json";
   std::error_code error;
   if (!fs::exists(file, error)) {

@@ -57,7 +57,7 @@ std::string difference(const Json& before, const Json& now) {
 
 Folder::Folder(const fs::path& path, const Json& identity, bool of_one_trial)
     : path_(checked(path)), identity_(identity) {
-  if (!of_one_trial) lock_.emplace(path_);
+  if (!of_one_trial) lock_.emplace(path_, folder_kind);
   const fs::path file = path_ / "sweep.json";
   std::error_code error;
   if (!fs::exists(file, error)) {

@@ -10,6 +10,9 @@
 
 namespace lockstep::sweep {
 
+/// As a lock's messages name it.
+inline constexpr FolderLock::Kind folder_kind{.name = "sweep", .option = "--output"};
+
 /// One sweep at a time has the folder, and one process a trial: tasks of an array job share it.
 class Folder {
  public:

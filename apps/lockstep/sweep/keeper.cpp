@@ -38,6 +38,26 @@ void bind_to(const std::vector<int>& cores) {
   static_cast<void>(sched_setaffinity(0, sizeof set, &set));  // slower, but no worse, without
 }
 
+/// Holds back the signals that ask to stop: between a fork and the handlers of the new process they
+/// would be lost, or end it without a word.
+class HeldBackStopSignals {
+ public:
+  HeldBackStopSignals() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) sigaddset(&held, number);
+    sigprocmask(SIG_BLOCK, &held, &before_);
+  }
+  ~HeldBackStopSignals() { release(); }
+  HeldBackStopSignals(const HeldBackStopSignals&) = delete;
+  HeldBackStopSignals& operator=(const HeldBackStopSignals&) = delete;
+
+  void release() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
 /// Asks the ranks to save and end, first by a signal that launchers pass on, then by the file that
 /// a run looks for; srun kills its ranks on SIGTERM.
 void end(elastic::Child& child, const fs::path& run_folder) {
@@ -58,7 +78,8 @@ Ended watch(const Keeper::Start& start) {
   fs::remove(start.run_folder / "stop", ignored);  // of a sweep that was killed
   std::ofstream output(start.output, std::ios::app);
   elastic::LauncherWords launcher;
-  Ended ended;
+  Ended ended{.was_stopped = is_trial_to_stop};
+  if (ended.was_stopped) return ended;
   std::string first;
   const auto listen = [&](std::string_view line) {
     output << line << '\n' << std::flush;
@@ -100,8 +121,10 @@ Ended ended_of(const Json& json) {
 }
 
 /// In the process of its own; never returns, so that nothing of its parent's is released.
-[[noreturn]] void keep(const Keeper::Start& start, pid_t parent, int answer) {
+[[noreturn]] void keep(const Keeper::Start& start, pid_t parent, int answer,
+                       const HeldBackStopSignals& held_back) {
   elastic::on_stop_signals(note_stop_of_trial);
+  held_back.release();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) is_trial_to_stop = true;
   Ended ended;
@@ -131,8 +154,9 @@ Keeper::Keeper(const Start& start) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
     throw Error(std::string("cannot create a pipe: ") + std::strerror(errno));
   const pid_t parent = getpid();
+  const HeldBackStopSignals held_back;
   pid_ = fork();
-  if (pid_ == 0) keep(start, parent, ends[1]);
+  if (pid_ == 0) keep(start, parent, ends[1], held_back);
   close(ends[1]);
   answer_ = ends[0];
   if (pid_ > 0) return;

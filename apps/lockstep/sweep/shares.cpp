@@ -55,11 +55,14 @@ std::vector<Share> divide(const Division& input) {
     shares.push_back(std::move(share));
   }
   if (shares.empty() || static_cast<int>(shares.size()) < input.parallel) {
+    const bool is_this_machine = !input.cores.empty();
     throw InputError(fmt::format(
         "there is no room for {} trial{} of {} rank{} at a time on {} slot{}: lower --parallel or "
-        "--ranks-per-trial, or share cores with --oversubscribe",
+        "--ranks-per-trial, or {}",
         std::max(1, input.parallel), input.parallel > 1 ? "s" : "", input.ranks,
-        input.ranks == 1 ? "" : "s", slots, slots == 1 ? "" : "s"));
+        input.ranks == 1 ? "" : "s", slots, slots == 1 ? "" : "s",
+        is_this_machine ? "share cores with --oversubscribe"
+                        : "give the sweep more hosts or tasks"));
   }
   return shares;
 }

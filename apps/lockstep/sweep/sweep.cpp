@@ -223,7 +223,7 @@ class SweepRun {
     Trial& trial = trials_[place.trial];
     const fs::path records = folder_->records(trial);
     try {
-      place.lock = std::make_unique<FolderLock>(records);
+      place.lock = std::make_unique<FolderLock>(records, folder_kind);
     } catch (const InputError& error) {
       if (options_.only >= 0) throw;
       trial.stopped = error.what();
@@ -351,8 +351,12 @@ class SweepRun {
     return again == 0 && has_best ? ExitCode::done : ExitCode::failure;
   }
 
-  /// The page of all trials, if this lockstep makes pages.
+  /// The page of all trials, if one has begun and this lockstep makes pages.
   void say_report() const {
+    const auto has_begun = [&](const Trial& trial) {
+      return fs::exists(folder_->run_folder(trial));
+    };
+    if (std::ranges::none_of(trials_, has_begun)) return;
     constexpr double limit_s = 5;
     const HelperEnd end = run_helper({elastic::this_program().string(), "--help"}, limit_s);
     if (end.output.find("\n  report ") == std::string::npos) return;

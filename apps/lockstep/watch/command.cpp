@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
@@ -24,26 +25,33 @@ using report::RunState;
 class Output {
  public:
   void show(const watch::View& view) {
-    winsize size{};
-    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
     if (!can_redraw_) return say(view.line());
-    // The last column stays free: some terminals wrap there at once.
-    const auto lines =
-        view.lines(known ? size.ws_col - 1 : 79, known && size.ws_row > 1 ? size.ws_row - 1 : 23);
+    const auto [columns, rows] = size();
     std::string text = drawn_ > 0 ? fmt::format("\033[{}A", drawn_) : "";
+    const auto lines = view.lines(columns, rows);
     for (const std::string& line : lines) text += line + "\033[K\n";
     // One write, so that an interrupt leaves a whole picture.
     train::write_stdout(text + "\033[J");
     drawn_ = lines.size();
   }
   /// A line that was just said is not said again.
-  void say(const std::string& line) {
+  void say(const std::string& text) {
+    constexpr int longest = 2000;
+    const std::string line = watch::cut(text, can_redraw_ ? size().first : longest);
     if (line == said_) return;
     said_ = line;
     train::write_stdout(line + "\n");
   }
 
  private:
+  /// Columns and rows of the terminal that may be written to. The last column stays free: some
+  /// terminals wrap there at once. So does the last row, for the cursor.
+  static std::pair<int, int> size() {
+    winsize size{};
+    const bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return {is_known ? size.ws_col - 1 : 79, is_known && size.ws_row > 1 ? size.ws_row - 1 : 23};
+  }
+
   const std::string terminal_ = environment("TERM");
   const bool can_redraw_ = isatty(STDOUT_FILENO) == 1 && !terminal_.empty() && terminal_ != "dumb";
   std::size_t drawn_ = 0;
@@ -74,8 +82,7 @@ ExitCode watch(const watch::Options& options) {
   Output output;
   while (true) {
     if (!report::holds_a_run(folder) && !options.once && may_begin(folder)) {
-      output.say(watch::cut(
-          fmt::format("{}: the run has not begun; waiting for it", folder.string()), 2000));
+      output.say(fmt::format("{}: the run has not begun; waiting for it", folder.string()));
     } else {
       view.update();
       output.show(view);

@@ -162,7 +162,7 @@ std::string View::line() const {
   std::string text = fmt::format("{}; {}; {}; {}; checkpoint: {}", progress(), figures(), speed(),
                                  slowest(), checkpoint());
   if (!run_.elastic.empty()) text += "; " + restarts();
-  return cut(text + "; " + state_in_words(), 2000);
+  return text + "; " + state_in_words();
 }
 
 std::vector<std::string> View::lines(int columns, int rows) const {

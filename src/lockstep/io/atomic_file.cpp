@@ -86,8 +86,15 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (fs::is_directory(there) || !path_.has_filename())
     throw FileError("replace the folder", path_, EISDIR);
   if (path_.has_parent_path()) make_folder(path_.parent_path());
-  if (fs::is_other(there)) throw FileError("replace the device, pipe or socket", path_, EEXIST);
-  if (fs::is_symlink(there)) throw FileError("replace the symbolic link", path_, EEXIST);
+  if (fs::is_other(there)) {
+    throw FileError("write", path_,
+                    "it is a device, pipe or socket, which a file never replaces. Name a file.");
+  }
+  if (fs::is_symlink(there)) {
+    throw FileError("write", path_,
+                    "it is a symbolic link, which a file never replaces. Name the file itself, or "
+                    "remove the link.");
+  }
   file_ = create_temporary_file(path_);
   note_unfinished(file_.path().c_str());
 }

@@ -215,21 +215,22 @@ std::string words(const LockOwner& owner) {
                      owner.since);
 }
 
-[[noreturn]] void refuse(const fs::path& folder, const LockOwner& owner, const LockOwner& me,
-                         double silence) {
-  std::string remedy = "wait for its end, or name another folder with --set 'run.dir=\"...\"'";
+[[noreturn]] void refuse(const fs::path& folder, FolderLock::Kind kind, const LockOwner& owner,
+                         const LockOwner& me, double silence) {
+  std::string remedy = fmt::format("wait for its end, or name another folder with {}", kind.option);
   if (!owner.is_read || owner.machine != me.machine) {
     remedy += fmt::format(
         " (its last heartbeat is {:.0f} s old; after {} s without one it counts as dead; if you "
         "know that it is dead, remove {})",
         silence, FolderLock::dead_after.count(), (folder / FolderLock::file_name).string());
   }
-  throw InputError(fmt::format("another run is using the run folder {}: {}; {}.", folder.string(),
-                               words(owner), remedy));
+  throw InputError(fmt::format("another {0} is using the {0} folder {1}: {2}; {3}.", kind.name,
+                               folder.string(), words(owner), remedy));
 }
 
 /// True if `mine` is now the lock; false if another process was faster.
-bool follow(const fs::path& folder, const Chain& dead, const LockOwner& me, const Written& mine) {
+bool follow(const fs::path& folder, FolderLock::Kind kind, const Chain& dead, const LockOwner& me,
+            const Written& mine) {
   const fs::path claim = claim_after(folder, *dead.owner);
   if (!mine.link_to(claim)) return false;
   // The dead owner may have had a successor that has gone since the last check.
@@ -240,18 +241,18 @@ bool follow(const fs::path& folder, const Chain& dead, const LockOwner& me, cons
   }
   mine.rename_to(folder / FolderLock::file_name);
   for (const fs::path& name : now.claims) ::unlink(name.c_str());
-  log(LogLevel::warning, fmt::format("took over the run folder {} from {}, which has died",
-                                     folder.string(), words(*dead.owner)));
+  log(LogLevel::warning, fmt::format("took over the {} folder {} from {}, which has died",
+                                     kind.name, folder.string(), words(*dead.owner)));
   return true;
 }
 
-bool take(const fs::path& folder, const LockOwner& me, const Written& mine) {
+bool take(const fs::path& folder, FolderLock::Kind kind, const LockOwner& me, const Written& mine) {
   if (mine.link_to(folder / FolderLock::file_name)) return true;
   const Chain chain = walk(folder);
   if (!chain.owner) return false;  // released meanwhile
   const double silence = silence_s(chain.file, mine.path());
-  if (!is_dead(*chain.owner, me, silence)) refuse(folder, *chain.owner, me, silence);
-  return follow(folder, chain, me, mine);
+  if (!is_dead(*chain.owner, me, silence)) refuse(folder, kind, *chain.owner, me, silence);
+  return follow(folder, kind, chain, me, mine);
 }
 
 /// Whether `file` is this one; none if `inode` is 0.
@@ -263,7 +264,7 @@ bool is_still(const fs::path& file, std::uint64_t device, std::uint64_t inode) n
 
 }  // namespace
 
-FolderLock::FolderLock(const fs::path& folder) : file_(folder / file_name) {
+FolderLock::FolderLock(const fs::path& folder, Kind kind) : file_(folder / file_name) {
   constexpr int attempts = 200;
   constexpr auto pause = std::chrono::milliseconds(10);
   const LockOwner me = myself();
@@ -271,7 +272,7 @@ FolderLock::FolderLock(const fs::path& folder) : file_(folder / file_name) {
     try {
       make_folder(folder);
       const Written mine(folder / fmt::format(".{}.{}", file_name, me.token), text_of(me));
-      if (take(folder, me, mine)) {
+      if (take(folder, kind, me, mine)) {
         struct stat info {};
         if (::stat(file_.c_str(), &info) != 0) throw FileError("examine", file_, errno);
         device_ = info.st_dev;
@@ -285,9 +286,8 @@ FolderLock::FolderLock(const fs::path& folder) : file_(folder / file_name) {
     std::this_thread::sleep_for(pause);
   }
   throw InputError(
-      fmt::format("several runs are locking the run folder {} at once; name another with --set "
-                  "'run.dir=\"...\"'.",
-                  folder.string()));
+      fmt::format("several processes are locking the {} folder {} at once; name another with {}.",
+                  kind.name, folder.string(), kind.option));
 }
 
 FolderLock::FolderLock(FolderLock&& other) noexcept

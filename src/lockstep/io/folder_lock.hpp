@@ -25,9 +25,16 @@ class FolderLock {
   static constexpr std::chrono::seconds heartbeat{20};
   static constexpr std::chrono::seconds dead_after{300};
 
+  /// What a folder is of, and the option that names one: for messages.
+  struct Kind {
+    const char* name = "run";
+    const char* option = "--set 'run.dir=\"...\"'";
+  };
+
   /// Locks the folder, which is made if necessary. Throws InputError if it has a living owner,
   /// FileError if nothing can be written.
-  explicit FolderLock(const std::filesystem::path& folder);
+  explicit FolderLock(const std::filesystem::path& folder) : FolderLock(folder, Kind()) {}
+  FolderLock(const std::filesystem::path& folder, Kind kind);
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock() { release(); }

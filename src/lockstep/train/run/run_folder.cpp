@@ -149,7 +149,12 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
   errno = 0;
   std::ofstream out(temporary, std::ios::binary);
   out << text << std::flush;
-  if (!out) throw FileError("write", path_ / name, errno != 0 ? errno : EIO);
+  if (!out) {
+    const int error = errno != 0 ? errno : EIO;
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw FileError("write", path_ / name, error);
+  }
   out.close();
   fs::rename(temporary, path_ / name);
 }
