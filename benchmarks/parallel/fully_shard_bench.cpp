@@ -9,8 +9,8 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/fully_shard.hpp>
-#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
+#include <lockstep/parallel/sharded/fully_shard.hpp>
+#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <memory>
 #include <random>

@@ -5,7 +5,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/parallel/ring_attention.hpp>
+#include <lockstep/parallel/context/ring_attention.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <memory>
 #include <random>

@@ -5,9 +5,9 @@
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
-#include <lockstep/parallel/context_parallel.hpp>
-#include <lockstep/parallel/device_mesh.hpp>
+#include <lockstep/parallel/context/context_parallel.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <vector>
 
 using namespace lockstep;

@@ -6,7 +6,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
 #include <lockstep/optim/clip.hpp>
-#include <lockstep/parallel/fully_shard.hpp>
+#include <lockstep/parallel/sharded/fully_shard.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <memory>
 #include <vector>

@@ -7,8 +7,8 @@
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
-#include <lockstep/parallel/device_mesh.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/parallel/pipeline/pipeline.hpp>
 #include <lockstep/parallel/pipeline/simulation.hpp>
 #include <lockstep/parallel/pipeline/split.hpp>

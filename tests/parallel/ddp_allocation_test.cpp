@@ -17,14 +17,14 @@
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/collectives.hpp>
-#include <lockstep/parallel/context_parallel.hpp>
+#include <lockstep/parallel/context/context_parallel.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/fully_shard.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/replica_check.hpp>
-#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
+#include <lockstep/parallel/sharded/fully_shard.hpp>
+#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 
 #include "asked_for_device.hpp"
 #include "ranks.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 #include <lockstep/optim/optimizer.hpp>
-#include <lockstep/parallel/fully_shard.hpp>
+#include <lockstep/parallel/sharded/fully_shard.hpp>
 
 #include "stack_model.hpp"
 

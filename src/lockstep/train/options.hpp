@@ -64,6 +64,15 @@ struct TrainOptions {
 };
 void declare(DeckTable& table, TrainOptions& options);
 
+/// [mesh]: how the ranks share out the batch and the model. One size may be -1: it takes the ranks
+/// that the others leave.
+struct MeshOptions {
+  std::int64_t dp = -1;  ///< data parallel: parts of a batch
+  std::int64_t cp = 1;   ///< context parallel: parts of each sequence
+  std::int64_t tp = 1;   ///< tensor parallel: parts of the model's tensors
+};
+void declare(DeckTable& table, MeshOptions& options);
+
 /// [loss]: the loss of the training. For classes (classify): the options of PyTorch's
 /// CrossEntropyLoss. For values (regress): the kind of loss, with PyTorch's defaults. See
 /// docs/guide/models.md.

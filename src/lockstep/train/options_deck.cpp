@@ -139,6 +139,21 @@ void declare(DeckTable& table, LossDeckOptions& options) {
       "regress only: loss of the errors; with gaussian_nll the model predicts mean and variance");
 }
 
+void declare(DeckTable& table, MeshOptions& options) {
+  table.key("dp", options.dp,
+            {.doc = "data parallel: parts of a batch; -1: the ranks that the others leave",
+             .min = -1,
+             .max = 1e9});
+  table.key(
+      "cp", options.cp,
+      {.doc = "context parallel: ranks that share out each sequence; gpt", .min = -1, .max = 1e9});
+  table.key("tp", options.tp,
+            {.doc = "tensor parallel: ranks that share out the model's tensors; gpt, transformer "
+                    "and mlp",
+             .min = -1,
+             .max = 1e9});
+}
+
 void declare(DeckTable& table, AveragingOptions& options) {
   using Kind = AveragingOptions::Kind;
   table.choice("kind", options.kind, {{"none", Kind::none}, {"ema", Kind::ema}, {"swa", Kind::swa}},

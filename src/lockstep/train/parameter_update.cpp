@@ -7,7 +7,7 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
-#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
+#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 
 namespace lockstep::train {

@@ -416,7 +416,8 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   const bool counts = classes > 0 && classes <= WithConfusion::most_classes;
   const WithConfusion counted(*task, classes);
   const Task& judge = counts ? static_cast<const Task&>(counted) : *task;
-  Evaluator evaluator(make_rank_groups(group, {}), judge, task->data().test, options.batch_size);
+  Evaluator evaluator(make_rank_groups(group, MeshOptions{}), judge, task->data().test,
+                      options.batch_size);
   const Autocast autocast(plan.train.precision);
   const LayoutGuard layout(plan.run.layout);
   evaluation.figures = evaluator(predictor->model());

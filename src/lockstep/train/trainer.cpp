@@ -19,7 +19,7 @@
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
-#include <lockstep/parallel/zero_redundancy_optimizer.hpp>
+#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>

@@ -9,8 +9,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/mode_guard.hpp>
-#include <lockstep/parallel/device_mesh.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/parallel/pipeline/gpt_stages.hpp>
 
 #include "pipeline_cases.hpp"

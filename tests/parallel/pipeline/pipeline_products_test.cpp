@@ -9,8 +9,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/parallel/device_mesh.hpp>
-#include <lockstep/parallel/fully_shard.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
+#include <lockstep/parallel/sharded/fully_shard.hpp>
 #include <lockstep/parallel/tensor/plans.hpp>
 
 #include "pipeline_cases.hpp"

@@ -15,8 +15,8 @@
 #include <lockstep/nn/partition.hpp>
 #include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/sgd.hpp>
-#include <lockstep/parallel/device_mesh.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/parallel/tensor/plans.hpp>
 
 #include "undivided.hpp"
@@ -191,7 +191,8 @@ TEST_P(TensorParallelWith, OptimizersThatLookAtWholeTensorsAreRefused) {
     EXPECT_EQ(refused,
               group->size() == 1
                   ? "nothing was thrown"
-                  : "this optimizer looks at whole parameters, as LARS and LAMB do, but each rank holds a "
+                  : "this optimizer looks at whole parameters, as LARS and LAMB do, but each rank "
+                    "holds a "
                     "part of 'wte.weight': use one that updates element by element, such as SGD or "
                     "AdamW");
   });

@@ -14,7 +14,7 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
-#include <lockstep/parallel/mesh_plan.hpp>
+#include <lockstep/parallel/mesh/mesh_plan.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
 

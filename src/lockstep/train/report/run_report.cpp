@@ -133,8 +133,8 @@ MetricsRow RunReport::epoch(double loss_sum) {
   MetricsRow row{.kind = "epoch", .step = state.step, .epoch = state.epoch + 1};
   const double wall = add_times(row, epoch);
   const auto samples = std::min(batches.samples(), batches.steps() * batches.batch_size());
-  row.loss =
-      all_reduce_scalar(*training_.data_group, loss_sum, ReduceOp::sum) / static_cast<double>(samples);
+  row.loss = all_reduce_scalar(*training_.data_group, loss_sum, ReduceOp::sum) /
+             static_cast<double>(samples);
   row.lr = training_.optimizer.lr();
   row.seconds = wall;
   set_speed(row, static_cast<double>(epoch.samples) / wall, training_.task);

@@ -4,14 +4,27 @@
 
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/comm/fake_group.hpp>
+#include <lockstep/data/dataset.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
-#include <lockstep/parallel/context_parallel.hpp>
+#include <lockstep/parallel/context/context_parallel.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/parallel/tensor/plans.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 
 namespace lockstep::train {
+
+namespace {
+
+/// From the outermost to the innermost, which is on one node where that is possible.
+std::vector<MeshDim> dims_of(const MeshOptions& options) {
+  return {{"dp", static_cast<int>(options.dp)},
+          {"cp", static_cast<int>(options.cp)},
+          {"tp", static_cast<int>(options.tp)}};
+}
+
+}  // namespace
 
 MeshOptions fitted(const MeshOptions& options, int ranks) {
   const auto dims = fit_mesh(dims_of(options), ranks);
@@ -32,6 +45,8 @@ RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all, const MeshOptions
   if (sizes.tp > 1) groups.tensor = mesh.group("tp");
   return groups;
 }
+
+int RankGroups::sequence_parts() const noexcept { return sequence ? sequence->size() : 1; }
 
 Batch RankGroups::own_slice(const Batch& batch) const {
   if (!sequence) return batch;

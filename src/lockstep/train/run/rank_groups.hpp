@@ -1,16 +1,18 @@
 #pragma once
 #include <memory>
 
-#include <lockstep/comm/process_group.hpp>
-#include <lockstep/data/dataset.hpp>
-#include <lockstep/parallel/mesh_options.hpp>
-
+namespace lockstep {
+class Batch;
+class Dataset;
+class ProcessGroup;
+}  // namespace lockstep
 namespace lockstep::nn {
 class Module;
 }
 
 namespace lockstep::train {
 
+struct MeshOptions;
 struct RunPlan;
 
 /// The groups of a training, from [mesh]: which ranks share out what.
@@ -27,7 +29,7 @@ struct RankGroups {
   /// each holds all of the model.
   std::shared_ptr<ProcessGroup> tensor;
 
-  [[nodiscard]] int sequence_parts() const noexcept { return sequence ? sequence->size() : 1; }
+  [[nodiscard]] int sequence_parts() const noexcept;
   /// This rank's slice of the sequences of `batch`, if several share them out; else the batch.
   [[nodiscard]] Batch own_slice(const Batch& batch) const;
 };

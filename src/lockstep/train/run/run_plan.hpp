@@ -4,7 +4,6 @@
 #include <lockstep/optim/optimizer_options.hpp>
 #include <lockstep/optim/schedule_kind.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
-#include <lockstep/parallel/mesh_options.hpp>
 #include <lockstep/tensor/device.hpp>
 #include <lockstep/train/options.hpp>
 

@@ -1,0 +1,27 @@
+#pragma once
+#include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/collectives.hpp>
+#include <lockstep/parallel/context/sequence_slice.hpp>
+
+namespace lockstep {
+
+/// Context parallelism: from now on `model` is given this rank's slice of every sequence, as
+/// sequence_slice cuts it, and attends over the whole sequences by ring attention. For Gpt, which
+/// finds its tokens' positions, and for every MultiheadAttention (causal or not, without masks),
+/// before which other models add slices of their own position embeddings.
+///   context_parallel(*model, mesh.group("cp"), SequenceOrder::zigzag);
+///   const int rank = mesh.local_rank("cp"), ranks = mesh.size("cp");
+///   const Variable tokens(sequence_slice(batch, rank, ranks, SequenceOrder::zigzag));
+///   DistributedDataParallel ddp(model, mesh.flatten({"dp", "cp"}));
+/// Every rank holds all parameters, so their gradients are summed as in data parallelism over the
+/// ranks of dp and cp together: with losses that are means over a rank's tokens,
+/// ddp.backward(loss, its tokens / all tokens of the step) gives the gradient of the mean over all
+/// tokens; with equal slices loss.backward() does too. Under a RandomContextGuard, slices of one
+/// sequence need different first_samples, or dropout repeats itself.
+///
+/// forward and backward of the model are collective over `group`. Local. Throws InputError for a
+/// null group and for a model without such a layer.
+void context_parallel(nn::Module& model, const GroupPtr& group,
+                      SequenceOrder order = SequenceOrder::contiguous);
+
+}  // namespace lockstep

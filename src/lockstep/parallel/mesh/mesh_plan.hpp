@@ -1,0 +1,85 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
+
+// What a mesh would hold and send, by formulas, before anything is started.
+//
+// E is the elements of the rank that holds most, after tp and pp have cut the model; a ring sends
+// from each of n ranks 2 (n-1) ceil(E/n) elements for an all_reduce, and half of that for a
+// reduce_scatter or an all_gather (Thakur et al. 2005, doi:10.1177/1094342005051521). Of S ranks
+// that shard, ZeRO keeps ceil(E/S) elements of the optimizer's state (stage 1), gradients (2) and
+// parameters (3); stages 0 to 2 send as much as an all_reduce, stage 3 half as much more, as it
+// gathers parameters in forward and in backward (Rajbhandari et al. 2020, arXiv:1910.02054,
+// sections 3, 5 and 7). Not counted: activations, what stage 3 has gathered, buffers, and padding
+// of shards.
+
+namespace lockstep {
+
+/// What plan_mesh is told beside the model.
+struct MeshPlanOptions {
+  std::vector<MeshDim> dims;     ///< of mesh_dim_names, in any order; 1 where left out
+  std::int64_t samples = 1;      ///< of a step, over all ranks
+  std::int64_t tokens = 1;       ///< of a sample
+  double optimizer_bytes = 0.0;  ///< state for an element of a parameter
+};
+
+/// The dimensions in the order in which ranks are laid out, the last one varying fastest: pipeline
+/// stages, replicas, shards, context, tensor.
+inline constexpr std::array<std::string_view, 5> mesh_dim_names{"pp", "dp", "fsdp", "cp", "tp"};
+
+/// How the ranks of tp and pp hold a parameter.
+struct PlannedParameter {
+  std::string name;
+  Shape shape;              ///< whole
+  Shape of_rank;            ///< on the first rank of tp, which has the most of it
+  std::vector<int> stages;  ///< of pp; two of a tied one
+};
+
+/// Bytes on the rank that holds most.
+struct MeshMemory {
+  std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
+  [[nodiscard]] std::int64_t total() const { return parameters + gradients + optimizer_state; }
+  bool operator==(const MeshMemory&) const = default;
+};
+
+/// Bytes that a rank sends in a step, of the ranks the one that sends most.
+struct MeshTraffic {
+  std::string dim;   ///< of the mesh; "dp_cp": over both
+  std::string what;  ///< "gradients: all_reduce"
+  std::int64_t bytes = 0;
+  bool operator==(const MeshTraffic&) const = default;
+};
+
+struct MeshPlan {
+  std::vector<MeshDim> dims;  ///< all of mesh_dim_names, in that order
+  std::vector<PlannedParameter> parameters;
+  std::int64_t elements = 0;                        ///< E
+  std::array<MeshMemory, 4> memory;                 ///< with ZeRO stage 0 (none), 1, 2 and 3
+  std::array<std::vector<MeshTraffic>, 4> traffic;  ///< the same
+};
+
+/// Ranks shard over fsdp, or over dp if fsdp is 1, and over cp, whose ranks hold the same
+/// parameters; with fsdp, dp replicates the shards (HSDP).
+/// tp, cp and pp are planned for Gpt, as it is cut by Megatron-LM (Shoeybi et al. 2019,
+/// arXiv:1909.08053, section 3): c_attn by heads, c_fc by features and wte by the vocabulary, all
+/// of them rows; both c_proj by columns; runs differ by at most one unit. A block then all_reduces
+/// activations twice in forward and twice in backward, the embedding in forward, the logits in
+/// backward, and the loss sends four numbers a token. cp sends a slice's keys and values 2 n - 2
+/// times a layer, and their gradients n times (ring_attention.hpp). Stages of pp have equal runs of
+/// blocks, the first ones one more; the first stage has the embeddings, the last one ln_f and a
+/// copy of wte, whose gradients the two sum.
+/// Throws InputError for dimensions that are unknown, given twice or below 1, or that cut more than
+/// there is: heads, blocks, samples or tokens; for more than 2^20 ranks; and for tp, cp or pp of
+/// another model than Gpt.
+[[nodiscard]] MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options);
+
+/// "dp=2,tp=4". Throws InputError for anything else.
+[[nodiscard]] std::vector<MeshDim> parse_mesh(std::string_view text);
+
+}  // namespace lockstep

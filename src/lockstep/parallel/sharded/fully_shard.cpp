@@ -1,0 +1,281 @@
+#include <lockstep/parallel/sharded/fully_shard.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
+#include <lockstep/comm/duplicate_group.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/optim/clip.hpp>
+#include <lockstep/parallel/same_model.hpp>
+#include <lockstep/parallel/sharded/shard_reducer.hpp>
+#include <lockstep/parallel/sharded/sharded_units.hpp>
+#include <lockstep/parallel/weighted_pass.hpp>
+#include <lockstep/tensor/finite.hpp>
+
+namespace lockstep {
+namespace {
+
+void validate(const FullyShardOptions& options, const nn::Module& model) {
+  const auto parameters = model.named_parameters();
+  if (parameters.empty())
+    throw Error("FullyShardedDataParallel: the model has no parameters to share out");
+  if (options.param_dtype && !is_half(*options.param_dtype)) {
+    throw InputError(fmt::format("FullyShardOptions: param_dtype is bf16 or f16, not {}",
+                                 name_of(*options.param_dtype)));
+  }
+  if (options.reduce_dtype && !is_half(*options.reduce_dtype) &&
+      *options.reduce_dtype != DType::f32) {
+    throw InputError(fmt::format("FullyShardOptions: reduce_dtype is f32, bf16 or f16, not {}",
+                                 name_of(*options.reduce_dtype)));
+  }
+  for (const auto& [name, variable] : parameters) {
+    const DType dtype = variable.data().dtype();
+    if (dtype == DType::f32 || (!options.param_dtype && !options.reduce_dtype)) continue;
+    throw InputError(fmt::format(
+        "FullyShardOptions: param_dtype and reduce_dtype are for parameters of f32, and {} is {}",
+        name, name_of(dtype)));
+  }
+}
+
+/// Everything that must be equal on all ranks, apart from the model's tensors.
+std::string settings_of(const FullyShardOptions& options) {
+  const auto name = [](const std::optional<DType>& dtype) {
+    return dtype ? name_of(*dtype) : "unset";
+  };
+  return fmt::format("units = [{}], reshard_after_forward = {}, param_dtype {}, reduce_dtype {}",
+                     fmt::join(options.units, ", "), options.reshard_after_forward,
+                     name(options.param_dtype), name(options.reduce_dtype));
+}
+
+}  // namespace
+
+/// The module calls of a backward pass, for modules that are computed again.
+struct FullyShardedDataParallel::Watch {
+  std::optional<UnitWatch> calls;
+};
+
+FullyShardedDataParallel::Gathered::Gathered(FullyShardedDataParallel& fsdp) : fsdp_(fsdp) {
+  fsdp_.units_->gather_all();
+}
+FullyShardedDataParallel::Gathered::~Gathered() { fsdp_.units_->fails(); }
+
+FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> module,
+                                                   std::shared_ptr<ProcessGroup> group,
+                                                   const FullyShardOptions& options)
+    : module_(expect_given("FullyShardedDataParallel", "the module", std::move(module))),
+      group_(expect_given("FullyShardedDataParallel", "the process group", std::move(group))),
+      watch_(std::make_unique<Watch>()) {
+  expect_same_model(*group_, *module_, settings_of(options));
+  validate(options, *module_);
+  broadcast_state(*group_, *module_);
+  std::unordered_map<std::string, std::size_t> places;
+  std::unordered_map<const void*, std::string> names;  // by the address of the value
+  for (const auto& [name, variable] : module_->named_parameters()) {
+    places.emplace(name, places.size());
+    names.emplace(variable.data().data(), name);
+  }
+  StateDict whole = module_->state_dict();
+  std::vector<std::string> parameter_of;  // empty: a buffer
+  for (const auto& entry : whole) {
+    const auto found = names.find(entry.tensor.data());
+    parameter_of.push_back(found == names.end() ? std::string() : found->second);
+  }
+  units_ = std::make_shared<ShardedUnits>(*module_, group_, options);
+  auto* const observer = static_cast<PassObserver*>(this);
+  reducer_ = std::make_unique<ShardReducer>(units_, duplicate_of(*group_), observer);
+  units_->on_backward_enters([this](std::size_t unit) { reducer_->enter(unit); });
+  pieces_.resize(places.size());
+  std::vector<Placement> placements(places.size());
+  for (const ShardedUnits::Unit& unit : units_->units()) {
+    for (const FlatShard& shard : unit.shards) {
+      for (std::size_t p = 0; p < shard.pieces().size(); ++p) {
+        const std::size_t place = places.at(shard.pieces()[p].name);
+        pieces_[place] = shard.pieces()[p];
+        placements[place] =
+            Placement::flat_run(shard.parameters()[p].variable.shape(), shard.piece(p).begin);
+      }
+    }
+  }
+  auto parameter = parameter_of.begin();
+  for (const auto& [name, tensor, placement] : whole) {
+    if (placement.sharded) cut_before_ = name;
+    if (const std::string& first = *parameter++; first.empty()) {
+      state_.insert(name, tensor, placement);
+    } else {
+      state_.insert(name, pieces_[places.at(first)].variable.data(), placements[places.at(first)]);
+    }
+  }
+}
+
+FullyShardedDataParallel::~FullyShardedDataParallel() { units_->on_backward_enters({}); }
+
+Variable FullyShardedDataParallel::forward(const Variable& x) {
+  return forward([&x](nn::Module& module) { return module.forward(x); });
+}
+
+Variable FullyShardedDataParallel::forward(const std::function<Variable(nn::Module&)>& run) {
+  const UnitWatch watch(*units_);
+  try {
+    units_->forward_begins(grad_enabled());
+    Variable y = run(*module_);
+    units_->forward_ends();
+    return y;
+  } catch (...) {
+    units_->fails();
+    throw;
+  }
+}
+
+void FullyShardedDataParallel::backward(const Variable& loss, double weight,
+                                        const Tensor& loss_scale) {
+  if (!loss.defined()) {
+    throw Error(
+        "FullyShardedDataParallel: backward() without a loss on this rank, but forward is "
+        "collective, and the other ranks wait for this one in it. A rank without samples runs "
+        "forward on a batch of 0 samples and calls backward(sum(output), 0.0).");
+  }
+  const WeightedPass weighted;
+  WeightedPass::run("FullyShardedDataParallel", loss, weight, loss_scale, *this);
+}
+
+PassObserver::Answer FullyShardedDataParallel::pass_begins(std::span<const Variable> /*roots*/,
+                                                           std::span<const Tensor> /*gradients*/,
+                                                           double /*seed*/) {
+  return {.follows = true};
+}
+
+void FullyShardedDataParallel::leaves_are_known(bool /*first*/, bool /*reached*/) {
+  const bool weighted = WeightedPass::is_running();
+  const double ranks = group_->size();
+  if (keeps_any_ && weighted != is_weighted_) reducer_->scale_kept(weighted ? 1.0 / ranks : ranks);
+  is_weighted_ = weighted;
+  watch_->calls.emplace(*units_);
+  units_->backward_begins();
+  reducer_->begin(syncs_, weighted ? 1.0 : 1.0 / ranks);
+}
+
+void FullyShardedDataParallel::pass_is_over() {
+  watch_->calls.reset();
+  try {
+    units_->backward_ends();
+    reducer_->finish();
+    keeps_any_ = !syncs_;
+  } catch (...) {
+    pass_has_failed();
+    throw;
+  }
+}
+
+void FullyShardedDataParallel::pass_has_failed() noexcept {
+  watch_->calls.reset();
+  units_->fails();
+  reducer_->give_up();
+  keeps_any_ = false;
+}
+
+void FullyShardedDataParallel::gradients_are_in(GradStore& /*gradients*/) {
+  throw Error(
+      "FullyShardedDataParallel: gradients in a context of dist_autograd are not summed over the "
+      "ranks: call backward(loss, weight)");
+}
+
+void FullyShardedDataParallel::zero_grad() {
+  for (const auto& piece : pieces_) piece.variable.zero_grad();
+  reducer_->drop_kept();
+  keeps_any_ = false;
+}
+
+std::vector<nn::NamedParameter> FullyShardedDataParallel::trained_parameters() const {
+  auto trained = pieces_;
+  std::erase_if(trained, [](const auto& piece) { return !piece.variable.requires_grad(); });
+  return trained;
+}
+
+double FullyShardedDataParallel::grad_norm() {
+  const Tensor own = Tensor::full({1}, optim::grad_norm(pieces_), DType::f64);
+  const Tensor all = Tensor::empty({group_->size(), 1}, DType::f64);
+  group_->all_gather(own, all).wait();
+  double norm = 0.0;
+  for (const double part : all.to_vector<double>()) norm = std::hypot(norm, part);
+  return norm;
+}
+
+StateDict FullyShardedDataParallel::state_dict() const {
+  if (cut_before_.empty()) return state_;
+  throw Error(fmt::format(
+      "FullyShardedDataParallel: '{}' is a part of a tensor already, as in tensor parallelism, and "
+      "a piece of a part has no place in a checkpoint: use DistributedDataParallel over the ranks "
+      "of such a model",
+      cut_before_));
+}
+
+void FullyShardedDataParallel::load_state_dict(const StateDict& state) {
+  const StateDict own = state_dict();
+  StateDict pieces;
+  for (const auto& [name, tensor, placement] : state) {
+    const auto* mine = own.find(name);
+    const bool is_whole = mine && mine->placement.sharded && !placement.sharded &&
+                          tensor.shape() == mine->placement.global;
+    if (!is_whole) {
+      pieces.insert(name, tensor, placement);
+      continue;
+    }
+    const std::int64_t begin = mine->placement.offsets[0];
+    pieces.insert(name, tensor.reshape({tensor.numel()}).slice(begin, begin + mine->tensor.numel()),
+                  mine->placement);
+  }
+  copy_state(pieces, own);
+}
+
+void FullyShardedDataParallel::agree_on_found_inf() {
+  constexpr double finite = 0, not_finite = 1, no_element = 2;
+  const auto has_elements = [](const auto& piece) {
+    return piece.variable.requires_grad() && piece.variable.data().numel() > 0;
+  };
+  const auto is_broken = [](const auto& piece) {
+    const Tensor gradient = piece.variable.grad();
+    return gradient.defined() && !all_finite(gradient);
+  };
+  const double mine = std::ranges::none_of(pieces_, has_elements) ? no_element
+                      : std::ranges::any_of(pieces_, is_broken)   ? not_finite
+                                                                  : finite;
+  const double worst = all_reduce_scalar(*group_, mine, ReduceOp::max);
+  if (worst == no_element) {
+    throw Error(
+        "FullyShardedDataParallel: a rank has no element of any trained parameter, so its "
+        "GradScaler cannot see that the others skip a step. Use fewer ranks for so small a model, "
+        "or another precision than fp16.");
+  }
+  if (worst == finite) return;
+  for (const auto& piece : pieces_) {
+    const Tensor gradient = piece.variable.grad();
+    if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+void FullyShardedDataParallel::broadcast_buffers() {
+  for (const auto& [name, buffer] : module_->named_buffers()) group_->broadcast(buffer, 0).wait();
+}
+
+std::vector<std::string> FullyShardedDataParallel::never_used() const {
+  const std::vector<std::string> unused = reducer_->never_used();
+  std::vector<std::string> in_order;
+  for (const auto& piece : pieces_) {
+    if (std::ranges::find(unused, piece.name) != unused.end()) in_order.push_back(piece.name);
+  }
+  return in_order;
+}
+
+const GradientSumStats& FullyShardedDataParallel::stats() const noexcept {
+  return reducer_->stats();
+}
+
+}  // namespace lockstep
