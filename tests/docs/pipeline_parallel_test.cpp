@@ -6,7 +6,7 @@
 
 #include "page.hpp"
 
-// docs/examples/pipeline_parallel.cpp, of docs/guide/model_parallel.md.
+// docs/examples/pipeline_parallel.cpp, of docs/guide/pipeline_parallel.md.
 
 namespace lockstep::test {
 namespace {

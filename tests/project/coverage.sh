@@ -12,7 +12,7 @@ fail() {
 }
 
 declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/{,schedules/}*.hpp \
-  "$sources"/parallel/{collectives,comm_hook,context_parallel,distributed_data_parallel,join,model_averaging,post_local_sgd,power_sgd_hook,ring_attention,sync_batch_norm}.hpp \
+  "$sources"/parallel/{,*/}*.hpp \
   "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/{,*/}*.hpp "$sources"/tensor/state_dict.hpp \
   "$sources"/data/batches/{batch_source,loader,sampler}.hpp)
 is_declared() {
