@@ -39,7 +39,7 @@ constexpr const char* tutorials[] = {"01_from_one_process_to_many",
                                      "14_on_gpus",
                                      "15_a_scaling_study"};
 
-struct Block {
+struct PageBlock {
   std::string kind, text;
   std::string file;  ///< the last one that the text before it names: `gpt.toml`
 };
@@ -51,8 +51,8 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::vector<Block> blocks_in(const std::string& page) {
-  std::vector<Block> blocks;
+std::vector<PageBlock> blocks_in(const std::string& page) {
+  std::vector<PageBlock> blocks;
   bool inside = false;
   std::string file;
   const std::regex named("`([a-z_]+\\.toml)`");
@@ -130,7 +130,7 @@ TEST_P(Tutorial, HasAtMost200LinesAndIsInTheIndex) {
 
 TEST_P(Tutorial, ShowsProgramsThatAreCompiled) {
   static const std::string examples = every_example();
-  for (const Block& block : blocks_in(page())) {
+  for (const PageBlock& block : blocks_in(page())) {
     const std::string& text = block.text;
     if (block.kind == "cpp") {
       EXPECT_NE(examples.find("\n" + text), std::string::npos)
@@ -251,7 +251,7 @@ TEST(Snapshots, ASaveThatFailsIsOneSentenceAndTheExitCodeOfCheckpoints) {
 TEST(ElasticPage, ShowsLinesOfSaveAndLoad) {
   const std::string program = read_file(source("docs/examples/save_and_load.cpp"));
   int shown = 0;
-  for (const Block& block : blocks_in(read_file(source("docs/guide/elastic.md")))) {
+  for (const PageBlock& block : blocks_in(read_file(source("docs/guide/elastic.md")))) {
     if (block.kind != "cpp") continue;
     ++shown;
     EXPECT_NE(program.find("\n" + block.text), std::string::npos) << block.text;

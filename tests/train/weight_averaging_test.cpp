@@ -164,8 +164,8 @@ TEST_F(WeightAveragingInRuns, EvaluationsAndPredictionsAreOfTheAverages) {
   const Predictor predictor(scratch_.file("swa"));
   EXPECT_EQ(values_of(predictor.model().state_dict()), used("swa", 18));
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
-    Evaluator evaluator(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), task,
-                        task.data().test, 1000);
+    const std::shared_ptr<ProcessGroup> all(&group, [](ProcessGroup*) {});
+    Evaluator evaluator(make_rank_groups(all, MeshOptions()), task, task.data().test, 1000);
     nn::Module& model = predictor.model();
     EXPECT_EQ(evaluator(model).loss, found.loss);
     nn::Module& frozen = *model.children().front().second;

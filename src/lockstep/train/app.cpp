@@ -277,7 +277,7 @@ class Run {
                              threads_ == 1 ? "" : "s", fmt::join(launch_.layout.hosts(), " "),
                              folder_->path().string()));
     console_.say(fmt::format("{}; model of {} parameters; {} steps an epoch",
-                             samples_in_words(task_->data()), trainer.model().parameter_count(),
+                             samples_in_words(task_->data()), trainer.parameter_count(),
                              trainer.steps_an_epoch()));
     if (!devices_in_words_.empty()) console_.say(devices_in_words_);
     if (taken_)

@@ -223,6 +223,16 @@ Trainer::~Trainer() = default;
 
 nn::Module& Trainer::model() const noexcept { return ddp_->module(); }
 
+std::int64_t Trainer::parameter_count() const {
+  const StateDict state = model().state_dict();
+  std::int64_t count = 0;
+  for (const auto& parameter : model().named_parameters()) {
+    const Placement& placement = state.find(parameter.name)->placement;
+    count += placement.sharded ? placement.global.numel() : parameter.variable.data().numel();
+  }
+  return count;
+}
+
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const TrainingParts& parts) {
   DdpOptions ddp = plan.ddp;
   ddp.shards = shards_of(plan.train, static_cast<int>(fitted(plan.mesh, ranks).dp));

@@ -102,6 +102,8 @@ class Trainer {
   [[nodiscard]] Evaluation evaluate();
 
   [[nodiscard]] nn::Module& model() const noexcept;
+  /// Elements of the parameters of the whole model, of which each rank may hold a part. Local.
+  [[nodiscard]] std::int64_t parameter_count() const;
   [[nodiscard]] const optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
   [[nodiscard]] std::int64_t steps_an_epoch() const noexcept { return batches_.steps(); }
   [[nodiscard]] const TrainState& state() const noexcept { return state_; }

@@ -118,7 +118,8 @@ StepResult Trainer::take_step(bool reads_loss) {
 
   ddp_->zero_grad();
   ddp_->for_each_shard([&](std::int64_t shard) {
-    const Share part = batches_.shard(number, shard);
+    // Without shards this rank has one, whose number counts the ranks of a sequence, too.
+    const Share part = plan_->ddp.shards > 0 ? batches_.shard(number, shard) : share;
     const std::int64_t row = part.first_in_batch - share.first_in_batch;
     backward(part, batch.slice(row, row + part.size()), step);
   });
