@@ -76,6 +76,9 @@ def model(name, batch):
 LEFT_OUT = {
     "train.checkpoint": "it takes minutes and measures the disk",
     "tensor.device": "it needs a GPU",
+    "parallel.fully_shard": "its steps take seconds (benchmarks/pytorch/fully_shard.py is beside it)",
+    "parallel.ring_attention": "its long sequences take minutes",
+    "parallel.tensor": "it measures one part beside PyTorch (benchmarks/compare_tensor_parallel.sh)",
     "nn.gpt": "it measures one part beside PyTorch (benchmarks/compare_gpt.sh)",
 }
 

@@ -71,10 +71,16 @@
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/collectives.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/context/context_parallel.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/pipeline/pipeline.hpp>
+#include <lockstep/parallel/sharded/fully_shard.hpp>
+#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/tensor/plans.hpp>
 #include <lockstep/predict/predictor.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/tensor/precision.hpp>

@@ -42,6 +42,7 @@ TEST(FlightRecorder, WritesRecordsThatAReaderFinds) {
   const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   ASSERT_TRUE(recorder);
   const int group = recorder->add_group(7, std::vector<int>{1, 2, 3});
+  recorder->name_group(group, "a name of more than fifteen characters");
   const auto first = recorder->entered(group, all_reduce(1));
   recorder->agreed(first);
   recorder->completed(first);
@@ -62,6 +63,7 @@ TEST(FlightRecorder, WritesRecordsThatAReaderFinds) {
   ASSERT_EQ(ring.groups.size(), 1U);
   EXPECT_EQ(ring.groups[0].number, 7U);
   EXPECT_EQ(ring.groups[0].members, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(ring.groups[0].name, "a name of more ");
   EXPECT_EQ(ring.groups[0].entered, 2U);
   const auto& calls = ring.groups[0].calls;
   ASSERT_EQ(calls.size(), 3U);
@@ -221,7 +223,7 @@ TEST(FlightRing, RefusesUnreadableFilesInOneSentence) {
             std::string::npos);
   std::string newer = bytes;
   ++newer[8];
-  EXPECT_NE(refusal(scratch.write("newer.ring", newer)).find("of version 3; this program reads"),
+  EXPECT_NE(refusal(scratch.write("newer.ring", newer)).find("of version 4; this program reads"),
             std::string::npos);
   EXPECT_NE(refusal(scratch.file("none.ring")).find("cannot be read"), std::string::npos);
 }

@@ -136,6 +136,10 @@ TEST(Verdict, FollowsTheChainOfGroupsToTheRankThatDoesNotWait) {
   EXPECT_TRUE(verdict.text.starts_with(
       "rank 2 has not entered barrier #1 of group 1 (ranks 1-2); rank 1 waits there"))
       << verdict.text;
+  for (const int rank : {1, 2}) rings[static_cast<std::size_t>(rank)].groups.back().name = "tp";
+  const FlightVerdict named = flight_verdict(rings);
+  EXPECT_TRUE(named.text.starts_with("rank 2 has not entered barrier #1 of group tp (ranks 1-2)"))
+      << named.text;
 }
 
 TEST(Verdict, OfAMessageThatIsNotSentNamesTheSender) {
