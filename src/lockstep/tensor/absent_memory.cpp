@@ -53,6 +53,7 @@ IntrusivePtr<Storage> absent_memory(std::size_t bytes, Device device) {
                 " MiB of sharded parameters could not be reserved: " + reason +
                 ". Raise vm.max_map_count, or the limit of the address space (ulimit -v).");
   }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): unmap takes it back as a number
   return Storage::borrow(range, bytes, device, unmap, reinterpret_cast<void*>(length));
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <new>
+#include <exception>
 
 #include <lockstep/base/rank.hpp>
 #include <lockstep/base/trace.hpp>
@@ -30,7 +30,7 @@ void TracedCall::entered(const Operation& operation, const std::string& group) n
       const auto end = fmt::format_to_n(text, sizeof(text), "{} of {}", detail_, group).out;
       detail_ = trace_name({text, static_cast<std::size_t>(end - text)});
     }
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then without them
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then without them
   }
   flight_ = ++flights;
   rank_ = thread_rank();
