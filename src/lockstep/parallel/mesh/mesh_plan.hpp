@@ -56,6 +56,7 @@ struct MeshTraffic {
   bool operator==(const MeshTraffic&) const = default;
 };
 
+/// What one rank of a mesh would hold and send.
 struct MeshPlan {
   std::vector<MeshDim> dims;  ///< all of mesh_dim_names, in that order
   std::vector<PlannedParameter> parameters;

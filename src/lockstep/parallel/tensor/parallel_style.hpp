@@ -79,6 +79,7 @@ class ParallelStyle {
   virtual void apply(const ParallelPlace& place) const = 0;
 };
 
+/// Options of ColwiseParallel.
 struct ColwiseOptions {
   /// Features are dealt out in so many equal units, such as heads; 0: each on its own.
   std::int64_t units = 0;
@@ -101,6 +102,7 @@ class ColwiseParallel : public ParallelStyle {
   ColwiseOptions options_;
 };
 
+/// Options of RowwiseParallel.
 struct RowwiseOptions {
   std::int64_t units = 0;    ///< as ColwiseOptions, of the inputs
   bool split_input = false;  ///< the input is replicated, not this rank's features
