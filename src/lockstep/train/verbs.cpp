@@ -28,8 +28,8 @@ ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, c
                                    "model of {} parameters; {} steps an epoch. Nothing was trained "
                                    "(--dry-run).\n",
                                    resolved_deck, group->size(), samples_in_words(data),
-                                   to_string(data.train->sample_shape()),
-                                   trainer.parameter_count(), trainer.steps_an_epoch()));
+                                   to_string(data.train->sample_shape()), trainer.parameter_count(),
+                                   trainer.steps_an_epoch()));
 }
 
 ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& plan) {
