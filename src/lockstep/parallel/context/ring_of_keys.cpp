@@ -151,6 +151,16 @@ class Exchange {
   Work received_, sent_;
 };
 
+/// Passes the keys and values of this step on and receives those of the step after into `next`,
+/// which is made when it is first needed. The last step sends nothing.
+Exchange passed_on(const Loop& loop, const GroupPtr& group, int step, const Tensor& current,
+                   Tensor& next) {
+  if (step + 1 == loop.steps()) return {};
+  if (!next.defined()) next = loop.buffer(current);
+  return {group, loop.of_rank(current, loop.source(step)),
+          loop.of_rank(next, loop.source(step + 1))};
+}
+
 }  // namespace
 
 Heads query_heads(const RingPlan& plan, const Tensor& q) {
@@ -176,12 +186,7 @@ void ring_forward(const RingPlan& plan, const Heads& q, Tensor keys_values, cons
   std::array<bool, 2> begun{begins_empty, begins_empty};
   for (int step = 0; step < loop.steps(); ++step) {
     const int source = loop.source(step);
-    Exchange exchange;
-    if (step + 1 < loop.steps()) {
-      if (!next.defined()) next = loop.buffer(current);
-      const int coming = loop.source(step + 1);
-      exchange = Exchange(plan.group, loop.of_rank(current, source), loop.of_rank(next, coming));
-    }
+    Exchange exchange = passed_on(loop, plan.group, step, current, next);
     loop.each_block(source, [&](const Block& block) {
       const AttentionPlan attention = loop.attention(block);
       bool& has_begun = begun[block.queries.begin == 0 ? 0 : 1];
@@ -244,12 +249,7 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
   Exchange gradients;
   for (int step = 0; step < loop.steps(); ++step) {
     const int source = loop.source(step);
-    Exchange exchange;
-    if (step + 1 < loop.steps()) {
-      if (!next.defined()) next = loop.buffer(current);
-      const int coming = loop.source(step + 1);
-      exchange = Exchange(plan.group, loop.of_rank(current, source), loop.of_rank(next, coming));
-    }
+    Exchange exchange = passed_on(loop, plan.group, step, current, next);
     const auto grad_of_keys = [&](int which, const Block& block) {
       return wants_keys ? AttentionGrad{loop.keys(mine, which, source, block), true}
                         : AttentionGrad{};

@@ -72,7 +72,9 @@ PipelineSchedule make_1f1b(std::string name, int ranks, int stages_per_rank, int
   return schedule;
 }
 
-const char* words_of(Kind kind) noexcept {
+}  // namespace
+
+const char* name_of(PipelineAction::Kind kind) noexcept {
   switch (kind) {
     case Kind::forward:
       return "forward";
@@ -86,10 +88,8 @@ const char* words_of(Kind kind) noexcept {
   return "unknown action";
 }
 
-}  // namespace
-
 std::string to_string(const PipelineAction& action) {
-  return std::string(words_of(action.kind)) + " of stage " + std::to_string(action.stage) +
+  return std::string(name_of(action.kind)) + " of stage " + std::to_string(action.stage) +
          " of micro-batch " + std::to_string(action.microbatch);
 }
 

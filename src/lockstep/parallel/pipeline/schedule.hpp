@@ -19,6 +19,8 @@ struct PipelineAction {
   bool operator==(const PipelineAction&) const = default;
 };
 
+/// "backward (input)".
+[[nodiscard]] const char* name_of(PipelineAction::Kind kind) noexcept;
 /// "forward of stage 1 of micro-batch 3".
 [[nodiscard]] std::string to_string(const PipelineAction& action);
 

@@ -24,20 +24,6 @@ Device device_of(const std::vector<std::shared_ptr<nn::Module>>& modules) {
   return nn::default_device();
 }
 
-const char* name_of_action(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::forward:
-      return "forward";
-    case Kind::backward:
-      return "backward";
-    case Kind::backward_input:
-      return "backward (input)";
-    case Kind::backward_weight:
-      break;
-  }
-  return "backward (weights)";
-}
-
 }  // namespace
 
 StageExecutor::StageExecutor(std::shared_ptr<ProcessGroup> group, PipelineSchedule schedule,
@@ -121,7 +107,7 @@ void StageExecutor::run(const Batch& batch) {
     const Microbatch& microbatch = microbatches_[static_cast<std::size_t>(action.microbatch)];
     if (microbatch.rows() == 0 || (action.kind != Kind::forward && !batch_.records)) continue;
     Stage& stage = own(action.stage);
-    const TraceScope scope("pipeline", name_of_action(action.kind), stage.name, action.microbatch);
+    const TraceScope scope("pipeline", name_of(action.kind), stage.name, action.microbatch);
     switch (action.kind) {
       case Kind::forward:
         forward(stage, microbatch);
