@@ -53,8 +53,8 @@ void ParameterUpdate::begin(const Training& training) {
   if (training.tensor_group) divided_norm_.emplace(training.model, training.tensor_group);
 }
 
-optim::Clipping ParameterUpdate::clip(const Training& training) const {
-  const auto& parameters = training.optimizer.parameters();
+optim::Clipping ParameterUpdate::clip(const Training& training,
+                                      const std::vector<nn::NamedParameter>& parameters) const {
   if (!divided_norm_) return optim::clip_gradients(training.plan.optimizer, parameters);
   return optim::clip_gradients(training.plan.optimizer, parameters,
                                [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
@@ -62,17 +62,12 @@ optim::Clipping ParameterUpdate::clip(const Training& training) const {
 
 UpdateFigures ParameterUpdate::operator()(const Training& training, ZeroRedundancyOptimizer* zero) {
   optim::Optimizer& optimizer = training.optimizer;
-  if (zero) {
-    const auto clipping = optim::clip_gradients(training.plan.optimizer, zero->parameters());
-    zero->take_gradients();
-    optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
-    zero->gather();
-    return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
-  }
   if (scaler_) scaler_->unscale(optimizer);
-  const auto clipping = clip(training);
+  const auto clipping = clip(training, zero ? zero->parameters() : optimizer.parameters());
   if (!scaler_) {
+    if (zero) zero->take_gradients();
     optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
+    if (zero) zero->gather();
     return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
   }
   const Tensor found_inf = scaler_->step(optimizer, clipping.factor);

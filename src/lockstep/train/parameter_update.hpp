@@ -40,7 +40,8 @@ class ParameterUpdate final : public TrainingPart {
   void restore(const Training& training, PartState& state) override;
 
  private:
-  [[nodiscard]] optim::Clipping clip(const Training& training) const;
+  [[nodiscard]] optim::Clipping clip(const Training& training,
+                                     const std::vector<nn::NamedParameter>& parameters) const;
 
   std::optional<optim::GradScaler> scaler_;             ///< with fp16 only
   std::optional<TensorParallelGradNorm> divided_norm_;  ///< of a model with divided tensors

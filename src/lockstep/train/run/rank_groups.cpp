@@ -36,7 +36,9 @@ RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all, const MeshOptions
   const MeshOptions sizes = fitted(options, all->size());
   RankGroups groups{.all = all, .batch = all, .sequence = nullptr, .data = all, .tensor = nullptr};
   if (sizes.tp == 1 && sizes.cp == 1) return groups;
-  DeviceMesh mesh(all, dims_of(sizes));
+  auto dims = dims_of(sizes);
+  std::erase_if(dims, [](const MeshDim& dim) { return dim.name != "dp" && dim.size == 1; });
+  DeviceMesh mesh(all, std::move(dims));
   groups.batch = groups.data = mesh.group("dp");
   if (sizes.cp > 1) {
     groups.sequence = mesh.group("cp");
