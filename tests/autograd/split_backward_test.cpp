@@ -15,8 +15,12 @@
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/random.hpp>
 
+#include "count_node.hpp"
+
 namespace lockstep {
 namespace {
+
+using test::CountNode;
 
 using Values = std::vector<float>;
 
@@ -98,17 +102,6 @@ TEST(SplitBackward, KeepsGradientsThatAnOperationHandsOn) {
     return sum(x + module.bias) + sum(x * x) + sum(module(x));
   });
 }
-
-/// Counts how often it is differentiated.
-struct CountNode : PooledNode<CountNode> {
-  explicit CountNode(int& c) : count(c) {}
-  void backward(const Tensor& grad_output) override {
-    ++count;
-    pass_grad(0, grad_output);
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "count"; }
-  int& count;
-};
 
 TEST(SplitBackward, RunsAnOperationOnceUnlessItHasBothKindsOfInputs) {
   const Variable x(wave({3}), true), w(wave({3}), true);

@@ -9,8 +9,12 @@
 #include <lockstep/autograd/staged_backward.hpp>
 #include <lockstep/base/error.hpp>
 
+#include "count_node.hpp"
+
 namespace lockstep {
 namespace {
+
+using test::CountNode;
 
 using Values = std::vector<double>;
 
@@ -25,17 +29,6 @@ Values of(const GradStore& store, const Variable& leaf) {
   const Tensor gradient = store.gradient(leaf);
   return gradient.defined() ? gradient.to_vector<double>() : Values();
 }
-
-/// Counts how often it is differentiated.
-struct CountNode : PooledNode<CountNode> {
-  explicit CountNode(int& c) : count(c) {}
-  void backward(const Tensor& grad_output) override {
-    ++count;
-    pass_grad(0, grad_output);
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "count"; }
-  int& count;
-};
 
 TEST(StagedBackward, RunsAnOperationOnceAllItsGradientsHaveArrived) {
   const Variable w = leaf({2, 3});
