@@ -1,14 +1,11 @@
 #include <lockstep/train/report/console.hpp>
 
 #include <fmt/format.h>
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cstdio>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -20,25 +17,11 @@
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/io/folder.hpp>
-#include <lockstep/io/own_file.hpp>
+#include <lockstep/train/report/log_file.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
 namespace lockstep::train {
 namespace {
-
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::level::debug;
-    case LogLevel::info:
-      return spdlog::level::info;
-    case LogLevel::warning:
-      return spdlog::level::warn;
-    case LogLevel::error:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
-}
 
 /// Moves to the beginning of the terminal's line and clears it.
 constexpr const char* redraw = "\r\033[K";
@@ -49,16 +32,6 @@ std::size_t terminal_columns() {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   return (known ? size.ws_col : 80U) - 1U;
-}
-
-/// Ends a line that a killed process has left unfinished.
-void end_last_line(const std::filesystem::path& file) {
-  std::fstream log(file, std::ios::in | std::ios::out | std::ios::binary | std::ios::ate);
-  if (!log || log.tellg() == 0) return;
-  log.seekg(-1, std::ios::end);
-  if (log.get() == '\n') return;
-  log.seekp(0, std::ios::end);
-  log.put('\n');
 }
 
 /// "all_reduce(sum) #17 of f32[6553600], entered": this process's newest calls, the oldest first.
@@ -84,21 +57,7 @@ std::vector<std::string> last_calls() {
 
 }  // namespace
 
-/// One rank's own log. Its destruction is the end of the rank.
-struct Console::RankLog {
-  std::unique_ptr<spdlog::logger> logger;
-  bool has_failed = false;
-};
-
-/// Two of a message's three destinations: stderr and log.txt; the third is stdout.
-struct Console::Loggers {
-  spdlog::logger err{"err", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
-  std::unique_ptr<spdlog::logger> file;
-};
-
-Console::Console(int rank)
-    : rank_(rank), terminal_(isatty(STDOUT_FILENO) == 1), loggers_(std::make_unique<Loggers>()) {
-  loggers_->err.set_pattern("%v");
+Console::Console(int rank) : rank_(rank), terminal_(isatty(STDOUT_FILENO) == 1) {
   set_level(LogLevel::info);
 }
 
@@ -122,30 +81,23 @@ void Console::hear(LogLevel severity, std::string_view text) {
   to_rank_log(rank, severity, message);
   if (rank != 0 && !problem) return;
   clear_progress();
-  const auto level = spdlog_level(severity);
   const std::string prefix = rank == 0 ? "" : fmt::format("rank {}: ", rank);
   if (problem) {
-    loggers_->err.log(level, "{}{}: {}", prefix, spdlog::level::to_string_view(level), message);
+    err(fmt::format("{}{}: {}", prefix, severity == LogLevel::error ? "error" : "warning",
+                    message));
   } else {
     out(message + '\n');
   }
-  if (loggers_->file) loggers_->file->log(level, "{}{}", prefix, message);
+  if (file_) file_->write(severity, prefix + message);
 }
 
 void Console::open_log(const std::filesystem::path& file) {
   if (rank_of_thread() != 0) return;
   const std::lock_guard lock(mutex_);
-  remove_link(file);
-  loggers_->file = std::make_unique<spdlog::logger>(
-      "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string()));
-  loggers_->file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-  loggers_->file->set_level(spdlog::level::debug);
-  loggers_->file->flush_on(spdlog::level::debug);
-  loggers_->file->set_error_handler([this](const std::string& why) {
-    if (std::exchange(log_failed_, true)) return;
-    loggers_->err.warn("warning: log.txt is not complete: {}. The run goes on.", why);
+  file_ = std::make_unique<LogFile>(file, "", [this](const std::string& why) {
+    err(fmt::format("warning: log.txt is not complete: {}. The run goes on.", why));
   });
-  if (!out_failure_.empty()) loggers_->file->warn(out_failure_);
+  if (!out_failure_.empty()) file_->write(LogLevel::warning, out_failure_);
 }
 
 void Console::open_rank_log(const std::filesystem::path& folder) {
@@ -154,18 +106,10 @@ void Console::open_rank_log(const std::filesystem::path& folder) {
   const auto file = folder / fmt::format("rank-{:04}.{}.log", rank, host);
   try {
     make_folder(folder);
-    remove_link(file);
-    end_last_line(file);
-    auto log = std::make_unique<RankLog>();
-    log->logger = std::make_unique<spdlog::logger>(
-        "rank", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string()));
-    log->logger->set_pattern(fmt::format("%Y-%m-%d %H:%M:%S.%e rank {} {} %l %v", rank, host));
-    log->logger->set_level(spdlog::level::debug);
-    log->logger->flush_on(spdlog::level::debug);
-    log->logger->set_error_handler([this, file, own = log.get()](const std::string& why) {
-      if (std::exchange(own->has_failed, true)) return;
-      loggers_->err.warn("warning: {} is not complete: {}. The run goes on.", file.string(), why);
-    });
+    auto log = std::make_unique<LogFile>(
+        file, fmt::format("rank {} {} ", rank, host), [this, file](const std::string& why) {
+          err(fmt::format("warning: {} is not complete: {}. The run goes on.", file.string(), why));
+        });
     const std::lock_guard lock(mutex_);
     rank_logs_[rank] = std::move(log);
   } catch (const std::exception& error) {
@@ -180,7 +124,7 @@ void Console::to_rank_log(int rank, LogLevel severity, const std::string& text) 
   if (log == rank_logs_.end()) return;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
-    if (!line.empty()) log->second->logger->log(spdlog_level(severity), line);
+    if (!line.empty()) log->second->write(severity, line);
 }
 
 void Console::note(const std::string& line) {
@@ -207,7 +151,7 @@ void Console::progress(const std::string& line) {
   const std::lock_guard lock(mutex_);
   out(redraw + line.substr(0, terminal_columns()));
   progress_shown_ = true;
-  if (loggers_->file) loggers_->file->info(line);
+  if (file_) file_->write(LogLevel::info, line);
   to_rank_log(0, LogLevel::info, line);
 }
 
@@ -215,9 +159,8 @@ void Console::complain(const std::string& text) {
   const std::lock_guard lock(mutex_);
   const std::string message = shortened(text);
   clear_progress();
-  loggers_->err.critical(message);
-  loggers_->err.flush();
-  if (loggers_->file) loggers_->file->error(message);
+  err(message);
+  if (file_) file_->write(LogLevel::error, message);
 }
 
 void Console::clear_progress() {
@@ -225,6 +168,8 @@ void Console::clear_progress() {
   out(redraw);
   progress_shown_ = false;
 }
+
+void Console::err(const std::string& line) { std::fputs((line + '\n').c_str(), stderr); }
 
 void Console::out(const std::string& text) {
   // Afterwards a line that does not fit is dropped at once.
@@ -234,8 +179,8 @@ void Console::out(const std::string& text) {
   } catch (const Error& error) {
     if (!out_failure_.empty()) return;
     out_failure_ = std::string(error.what()) + ". The run goes on; log.txt has it all.";
-    loggers_->err.warn("warning: {}", out_failure_);
-    if (loggers_->file) loggers_->file->warn(out_failure_);
+    err("warning: " + out_failure_);
+    if (file_) file_->write(LogLevel::warning, out_failure_);
   }
 }
 

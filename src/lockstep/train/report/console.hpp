@@ -10,6 +10,8 @@
 
 namespace lockstep::train {
 
+class LogFile;
+
 /// Output of a run for people; one object per process. Rank 0 writes to the terminal (stdout;
 /// warnings and errors to stderr) and, once opened, to log.txt. Another rank writes only warnings
 /// and errors, with its rank in front. While it lives, this is the library's log sink. A terminal
@@ -46,23 +48,21 @@ class Console {
   void complain(const std::string& text);
 
  private:
-  struct Loggers;
-  struct RankLog;
   [[nodiscard]] int rank_of_thread() const noexcept;  ///< rank of the calling thread
   void hear(LogLevel severity, std::string_view text);
   /// To the log of that rank, if it has one, line by line.
   void to_rank_log(int rank, LogLevel severity, const std::string& text);
   void clear_progress();
   void out(const std::string& text);
+  static void err(const std::string& line);
 
   int rank_;
   bool terminal_;
-  std::mutex mutex_;  ///< guards the members below
-  std::unique_ptr<Loggers> loggers_;
+  std::mutex mutex_;               ///< guards the members below
+  std::unique_ptr<LogFile> file_;  ///< log.txt
   bool progress_shown_ = false;
   std::string out_failure_;  ///< reason of the first failed write to stdout
-  std::map<int, std::unique_ptr<RankLog>> rank_logs_;
-  bool log_failed_ = false;  ///< a write to log.txt has failed
+  std::map<int, std::unique_ptr<LogFile>> rank_logs_;
 };
 
 }  // namespace lockstep::train
