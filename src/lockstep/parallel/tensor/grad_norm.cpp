@@ -14,6 +14,11 @@
 namespace lockstep {
 
 TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr group)
+    : TensorParallelGradNorm(model, model.named_parameters(), std::move(group)) {}
+
+TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model,
+                                               const std::vector<nn::NamedParameter>& parameters,
+                                               GroupPtr group)
     : group_(std::move(group)),
       mine_(Tensor::empty({1}, DType::f64)),
       all_(Tensor::empty({group_->size(), 1}, DType::f64)) {
@@ -21,7 +26,7 @@ TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr
   std::vector<nn::NamedParameter> slabs;
   std::vector<std::int64_t> offsets;  // of each slab
   std::vector<std::size_t> begins;
-  for (const nn::NamedParameter& parameter : model.named_parameters()) {
+  for (const nn::NamedParameter& parameter : parameters) {
     const Placement& placement = state.find(parameter.name)->placement;
     if (!placement.sharded) {
       whole_.push_back(parameter);

@@ -13,11 +13,16 @@ class TensorParallelGradNorm {
  public:
   /// Collective over `group`, the model's: asks who holds which slab.
   TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
+  /// Of the gradients of `parameters`, which stand for the model's of the same names, such as the
+  /// pieces that FullyShardedDataParallel keeps, or ZeroRedundancyOptimizer.
+  TensorParallelGradNorm(const nn::Module& model, const std::vector<nn::NamedParameter>& parameters,
+                         GroupPtr group);
   /// optim::grad_norm of the undivided model, the same bits on every rank. Collective.
   [[nodiscard]] double norm() const;
   /// optim::clip_grad_norm of the undivided model: scales this rank's gradients, returns the norm.
   /// Collective. Throws InputError unless max_norm > 0.
   double clip(double max_norm) const;
+  [[nodiscard]] const GroupPtr& group() const noexcept { return group_; }
 
  private:
   /// Slabs that as many ranks hold.
