@@ -13,6 +13,10 @@ class TensorParallelGradNorm {
  public:
   /// Collective over `group`, the model's: asks who holds which slab.
   TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
+  /// Of some parameters, whose placements `state` tells under their names, as that of a pipeline's
+  /// counted_parameters(). The same list on every rank of `group`. Collective over it.
+  TensorParallelGradNorm(const std::vector<nn::NamedParameter>& parameters, const StateDict& state,
+                         GroupPtr group);
   /// optim::grad_norm of the undivided model, the same bits on every rank. Collective.
   [[nodiscard]] double norm() const;
   /// optim::clip_grad_norm of the undivided model: scales this rank's gradients, returns the norm.
