@@ -11,14 +11,16 @@ namespace {
 class Pipelined : public MeshRuns {};
 
 TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
-  good(gpt(1, "one", {}));
-  for (const auto& [ranks, dir, more] : std::vector<std::tuple<int, std::string, Words>>{
+  const Words deep{"model.depth=4"};
+  good(gpt(1, "one", deep));
+  for (auto [ranks, dir, more] : std::vector<std::tuple<int, std::string, Words>>{
            {2, "1f1b", {"mesh.pp=2"}},
            {2, "gpipe", {"mesh.pp=2", "pipeline.schedule=\"gpipe\"", "pipeline.microbatches=3"}},
            {2, "zero_bubble", {"mesh.pp=2", "pipeline.schedule=\"zero_bubble_h1\""}},
            {2, "interleaved", {"mesh.pp=2", "pipeline.schedule=\"interleaved_1f1b\""}},
            {4, "dp", {"mesh.pp=2", "train.accumulate=2"}},
            {4, "tp", {"mesh.pp=2", "mesh.tp=2"}}}) {
+    more.insert(more.end(), deep.begin(), deep.end());
     good(gpt(ranks, dir, more));
     expect_same_curve("one", dir, 1e-4);
   }
@@ -33,7 +35,8 @@ TEST_F(Pipelined, MlpHasTheCurveOfOneRank) {
 }
 
 TEST_F(Pipelined, ARunGoesOnFromAnyOtherMesh) {
-  good(gpt(1, "one", {}));
+  const Words deep{"model.depth=4"};
+  good(gpt(1, "one", deep));
   const std::vector<std::pair<int, Words>> meshes{
       {1, {}},
       {2, {"mesh.pp=2"}},
@@ -43,11 +46,13 @@ TEST_F(Pipelined, ARunGoesOnFromAnyOtherMesh) {
   for (std::size_t i = 0; i < meshes.size(); ++i) {
     const auto& [ranks, mesh] = meshes[i];
     const auto& [ranks_then, mesh_then] = meshes[(i + 1) % meshes.size()];
-    Words first = mesh;
+    Words first = mesh, then = mesh_then;
+    first.insert(first.end(), deep.begin(), deep.end());
+    then.insert(then.end(), deep.begin(), deep.end());
     first.emplace_back("run.stop_after_epochs=1");
     const std::string dir = "run" + std::to_string(i);
     EXPECT_EQ(gpt(ranks, dir, first).exit_code, 75);
-    good(gpt(ranks_then, dir, mesh_then, {"--resume"}));
+    good(gpt(ranks_then, dir, then, {"--resume"}));
     expect_same_curve("one", dir, 1e-4);
   }
 }
@@ -55,12 +60,14 @@ TEST_F(Pipelined, ARunGoesOnFromAnyOtherMesh) {
 TEST_F(Pipelined, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {
   const Words mesh{"mesh.pp=2"};
   good(gpt(4, "whole", mesh));
-  for (const std::string fault : {"usr1 3 10", "kill 2 15"}) {
+  // The faults count forwards: 8 micro-batches a step.
+  for (const std::string fault : {"usr1 3 80", "kill 2 120"}) {
     const std::string dir = fault.substr(0, 4);
     const Finished ended =
         run(app(4, "tests/apps/misbehave", gpt_run(dir, mesh)), {{"MISBEHAVE", fault}});
     ASSERT_NE(ended.exit_code, 0) << ended.output;
-    EXPECT_NE(good(gpt(4, dir, mesh, {"--resume"})).find("resumed from"), std::string::npos);
+    const std::string resumed = good(gpt(4, dir, mesh, {"--resume"}));
+    EXPECT_NE(resumed.find("resumed from"), std::string::npos) << ended.output << resumed;
     expect_same_state(checkpoint("whole", "24"), checkpoint(dir, "24"));
   }
 }
