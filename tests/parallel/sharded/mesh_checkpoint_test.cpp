@@ -97,7 +97,7 @@ class OnMesh {
       });
       pieces_ = model_->named_parameters();
     }
-    if (group("tp")) norm_.emplace(*model_, pieces_, group("tp"));
+    if (group("tp")) norm_.emplace(pieces_, model_->state_dict(), group("tp"));
     const std::int64_t dp = mesh.has("dp") ? mesh.size("dp") : 1;
     const std::int64_t fsdp = mesh.has("fsdp") ? mesh.size("fsdp") : 1;
     shares_ = dp * fsdp;

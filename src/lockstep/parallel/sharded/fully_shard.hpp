@@ -123,7 +123,8 @@ class FullyShardedDataParallel final : private PassObserver {
   /// The Euclidean norm of all gradients together: the same bits on every rank. Collective.
   [[nodiscard]] double grad_norm();
   /// The same of a tensor-parallel model, over its slabs, too: `of_pieces` is
-  /// TensorParallelGradNorm(module(), named_parameters(), tensor_group). Collective over both.
+  /// TensorParallelGradNorm(named_parameters(), module().state_dict(), tensor_group). Collective
+  /// over both.
   [[nodiscard]] double grad_norm(const TensorParallelGradNorm& of_pieces);
 
   /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,

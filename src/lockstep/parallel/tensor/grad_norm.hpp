@@ -13,9 +13,11 @@ class TensorParallelGradNorm {
  public:
   /// Collective over `group`, the model's: asks who holds which slab.
   TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
-  /// Of the gradients of `parameters`, which stand for the model's of the same names, such as the
-  /// pieces that FullyShardedDataParallel keeps, or ZeroRedundancyOptimizer.
-  TensorParallelGradNorm(const nn::Module& model, const std::vector<nn::NamedParameter>& parameters,
+  /// Of the gradients of `parameters`, whose placements `state` tells under their names: a
+  /// pipeline's counted_parameters(), or the pieces that FullyShardedDataParallel or
+  /// ZeroRedundancyOptimizer keep of a model with that state_dict(). The same list on every rank of
+  /// `group`. Collective over it.
+  TensorParallelGradNorm(const std::vector<nn::NamedParameter>& parameters, const StateDict& state,
                          GroupPtr group);
   /// optim::grad_norm of the undivided model, the same bits on every rank. Collective.
   [[nodiscard]] double norm() const;
