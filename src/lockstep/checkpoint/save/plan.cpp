@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
@@ -182,10 +181,9 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::int64_t at = 0;
       for (std::int64_t count = all[rank].regions[read[rank]++]; count > 0; --count) {
-        Region region = extract(all[rank].regions, read[rank], by_parts.shape.dims());
-        const std::int64_t elements = region.sizes.numel();
-        held.push_back({static_cast<int>(rank), std::move(region), at});
-        at += elements * static_cast<std::int64_t>(size_of(entry.dtype));
+        const Region region = extract(all[rank].regions, read[rank], by_parts.shape.dims());
+        held.push_back({static_cast<int>(rank), region, at});
+        at += region.sizes.numel() * static_cast<std::int64_t>(size_of(entry.dtype));
       }
     }
     try {
