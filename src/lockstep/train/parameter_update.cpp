@@ -8,6 +8,7 @@
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
+#include <lockstep/parallel/tensor/found_inf.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 
 namespace lockstep::train {
@@ -62,7 +63,10 @@ optim::Clipping ParameterUpdate::clip(const Training& training,
 
 UpdateFigures ParameterUpdate::operator()(const Training& training, ZeroRedundancyOptimizer* zero) {
   optim::Optimizer& optimizer = training.optimizer;
-  if (scaler_) scaler_->unscale(optimizer);
+  if (scaler_) {
+    scaler_->unscale(optimizer);
+    if (training.tensor_group) agree_on_found_inf(*scaler_, optimizer, training.tensor_group);
+  }
   const auto clipping = clip(training, zero ? zero->parameters() : optimizer.parameters());
   if (!scaler_) {
     if (zero) zero->take_gradients();

@@ -29,9 +29,9 @@ class ParameterUpdate final : public TrainingPart {
 
   /// Factor of the step's losses, for DistributedDataParallel::backward; undefined for 1.
   [[nodiscard]] Tensor loss_scale() const { return scaler_ ? scaler_->scale_tensor() : Tensor(); }
-  /// One optimizer step with gradients of losses times loss_scale(), of `zero` if it is not null:
-  /// then it is collective. Else it is local and does not wait for a device, unless the model's
-  /// tensors are divided and their norm is taken. Allocates nothing.
+  /// One optimizer step with gradients of losses times loss_scale(), of `zero` if it is not null.
+  /// With `zero`, or divided tensors of the model, it is collective. It does not wait for a device,
+  /// unless the norm of divided tensors is taken. Allocates nothing.
   UpdateFigures operator()(const Training& training, ZeroRedundancyOptimizer* zero = nullptr);
   /// Logs a skipped update of that step; `loss_scale` is the next step's.
   void tell_left_out(std::int64_t step, double loss_scale) const;

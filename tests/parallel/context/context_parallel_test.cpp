@@ -210,6 +210,32 @@ TEST_P(ContextParallel, AnEncoderOfAttentionLayersSeesWholeSequences) {
   });
 }
 
+TEST_P(ContextParallel, PaddedPositionsOfSlicesAreSeenByNobody) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const int rank = group->rank(), size = group->size();
+    const auto layer = [] {
+      const nn::DTypeGuard f64(DType::f64);
+      nn::manual_seed(3);
+      return std::make_shared<nn::MultiheadAttention>(8, 2);
+    };
+    const auto undivided = layer(), sliced = layer();
+    context_parallel(*sliced, group, SequenceOrder::zigzag);
+    const auto slice = [&](const Tensor& t) {
+      return sequence_slice(t, rank, size, SequenceOrder::zigzag);
+    };
+    const Tensor x = wave({2, 13, 8}, 0.3), hidden = test::padding_mask(2, 13);
+    const Variable all(x, true), mine(slice(x), true);
+    for (const bool causal : {false, true}) {
+      const Variable expected = undivided->forward(all, all, all, hidden, causal);
+      const Variable y = sliced->forward(mine, mine, mine, slice(hidden), causal);
+      EXPECT_LE(max_difference(y.data(), slice(expected.data())), 1e-11);
+      sum(pow(expected, 3.0)).backward();
+      sum(pow(y, 3.0)).backward();
+      EXPECT_LE(max_difference(mine.grad(), slice(all.grad())), 1e-10);
+    }
+  });
+}
+
 TEST_P(ContextParallel, RefusesLongSequencesOnAllRanksAndModelsWithoutAttention) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const auto model = small_gpt();
@@ -241,12 +267,14 @@ TEST_P(ContextParallel, RefusesLongSequencesOnAllRanksAndModelsWithoutAttention)
               }).find("self-attention without weights only"),
               std::string::npos);
     EXPECT_THROW(static_cast<void>(attention.forward_with_weights(x, x, x)), InputError);
-    EXPECT_NE(
-        test::message_of<InputError>([&] {
-          const Tensor hidden = Tensor::zeros({1, 3}, DType::boolean, test::asked_for_device());
-          static_cast<void>(attention.forward(x, x, x, hidden));
-        }).find("takes no masks other than causal"),
-        std::string::npos);
+    EXPECT_NE(test::message_of<InputError>([&] {
+                const Tensor seen = Tensor::zeros({3, 3}, DType::boolean, test::asked_for_device());
+                nn::MultiheadAttention masked(
+                    4, 2, {.causal = false, .scale = {}, .mask = seen, .key_padding_mask = {}});
+                context_parallel(masked, group);
+                static_cast<void>(masked.forward(x));
+              }).find("no mask of queries and keys"),
+              std::string::npos);
   });
 }
 

@@ -109,7 +109,7 @@ TEST(MeshPlan, OfContextParallelismSendsWhatRingAttentionSends) {
       plan_mesh(gpt, {.dims = {{"cp", ranks}}, .samples = samples, .tokens = ranks * tokens});
   const MeshTraffic& planned = plan.traffic[0].back();
   EXPECT_EQ(planned.dim, "cp");
-  constexpr std::int64_t arguments = 11 * 8;  // which the ranks compare first
+  constexpr std::int64_t arguments = 13 * 8;  // which the ranks compare first
   EXPECT_EQ(forward + backward, planned.bytes + arguments);
 }
 

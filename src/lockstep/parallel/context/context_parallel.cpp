@@ -22,12 +22,16 @@ class RingSequence final : public nn::SlicedSequence {
 
   Variable self_attention(const Variable& qkv, std::int64_t heads,
                           const AttentionOptions& options) override {
-    if (options.mask.defined() || options.key_padding_mask.defined()) {
+    if (options.mask.defined()) {
       throw InputError(
-          "context_parallel: attention over slices of sequences takes no masks other than causal.");
+          "context_parallel: attention over slices of sequences takes a key_padding_mask and causal, "
+          "but no mask of queries and keys.");
     }
     return ring_self_attention(qkv, heads, group_,
-                               {.causal = options.causal, .scale = options.scale, .order = order_});
+                               {.causal = options.causal,
+                                .scale = options.scale,
+                                .order = order_,
+                                .key_padding_mask = options.key_padding_mask});
   }
 
   Tensor positions(std::int64_t tokens, std::int64_t context) override {

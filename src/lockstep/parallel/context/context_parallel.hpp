@@ -7,8 +7,9 @@ namespace lockstep {
 
 /// Context parallelism: from now on `model` is given this rank's slice of every sequence, as
 /// sequence_slice cuts it, and attends over the whole sequences by ring attention. For Gpt, which
-/// finds its tokens' positions, and for every MultiheadAttention (causal or not, without masks),
-/// before which other models add slices of their own position embeddings.
+/// finds its tokens' positions, and for every MultiheadAttention (causal or not, with the
+/// key_padding_mask of this rank's slice or without), before which other models add slices of their
+/// own position embeddings.
 ///   context_parallel(*model, mesh.group("cp"), SequenceOrder::zigzag);
 ///   const int rank = mesh.local_rank("cp"), ranks = mesh.size("cp");
 ///   const Variable tokens(sequence_slice(batch, rank, ranks, SequenceOrder::zigzag));
