@@ -29,7 +29,7 @@ using test::wave;
 
 constexpr std::int64_t vocabulary = 11, context = 24;
 
-std::shared_ptr<nn::Gpt> small_gpt(bool recompute = false) {
+std::shared_ptr<nn::Gpt> small_gpt(bool recompute = false, double dropout = 0.0) {
   const nn::DTypeGuard f64(DType::f64);
   nn::manual_seed(5);
   return std::make_shared<nn::Gpt>(nn::GptOptions{.vocabulary = vocabulary,
@@ -37,6 +37,7 @@ std::shared_ptr<nn::Gpt> small_gpt(bool recompute = false) {
                                                   .width = 8,
                                                   .depth = 2,
                                                   .heads = 2,
+                                                  .dropout = dropout,
                                                   .recompute = recompute});
 }
 
@@ -122,6 +123,52 @@ TEST_P(ContextParallel, GptTrainsAsTheUndividedModel) {
       EXPECT_FALSE(sliced->forward_is_collective());
       EXPECT_LE(max_difference(sliced->forward(Variable(batch.inputs)).data(), all), 1e-9);
     });
+  }
+}
+
+TEST_P(ContextParallel, DropoutDrawsTheMasksOfWholeSequences) {
+  using enum SequenceOrder;
+  for (const SequenceOrder order : {contiguous, zigzag}) {
+    for (const bool recompute : {false, true}) {
+      test::on_ranks(GetParam(), [&](const auto& group) {
+        const int rank = group->rank(), size = group->size();
+        const auto undivided = small_gpt(false, 0.3), sliced = small_gpt(recompute, 0.3);
+        context_parallel(*sliced, group, order);
+        DistributedDataParallel ddp(sliced, group);
+        optim::AdamW expected(undivided->named_parameters(), {.lr = 1e-2}),
+            optimizer(sliced->named_parameters(), {.lr = 1e-2});
+        const std::int64_t length = 19;
+        for (int step = 0; step < 2; ++step) {
+          const nn::RandomContext draws{
+              .seed = 5, .step = static_cast<std::uint32_t>(step), .first_sample = 4};
+          const TokenBatch batch(step, 2, length);
+          {
+            const nn::RandomContextGuard guard(draws);
+            undivided->zero_grad();
+            undivided->loss(Variable(batch.inputs), batch.targets).backward();
+            expected.step();
+          }
+          const nn::RandomContextGuard guard(draws);
+          const Tensor inputs = sequence_slice(batch.inputs, rank, size, order);
+          const Tensor targets = sequence_slice(batch.targets, rank, size, order);
+          optimizer.zero_grad();
+          const Variable loss = ddp.forward([&](nn::Module& model) {
+            return static_cast<nn::Gpt&>(model).loss(Variable(inputs), targets);
+          });
+          ddp.backward(loss, static_cast<double>(inputs.size(1)) / static_cast<double>(length));
+          optimizer.step();
+        }
+        expect_same_parameters(*sliced, *undivided, "rank " + std::to_string(rank));
+        // Whole sequences again.
+        sliced->set_sliced_sequence(nullptr);
+        const TokenBatch batch(9, 1, length);
+        const auto logits = [&](nn::Gpt& model) {
+          const nn::RandomContextGuard guard({.seed = 6});
+          return model.forward(Variable(batch.inputs)).data();
+        };
+        EXPECT_LE(max_difference(logits(*sliced), logits(*undivided)), 1e-9);
+      });
+    }
   }
 }
 
