@@ -26,10 +26,10 @@ struct WeightsTaken {
   [[nodiscard]] bool are_another_models() const noexcept;
 };
 
-/// Copies tensors of `weights`, which are whole, into those of `model` with the same name and shape,
-/// or a part of them where the model holds a part (Placement); other floating types are converted.
-/// The prefix "module." of PyTorch's DistributedDataParallel is removed if all
-/// names have it. Local.
+/// Copies tensors of `weights`, which are whole, into those of `model` with the same name and
+/// shape, or a part of them where the model holds a part (Placement); other floating types are
+/// converted. The prefix "module." of PyTorch's DistributedDataParallel is removed if all names
+/// have it. Local.
 WeightsTaken take_weights(const StateDict& weights, const StateDict& model);
 
 /// train.init_from's weights, on rank 0 alone: from a file (a checkpoint, safetensors, any HDF5
