@@ -118,6 +118,7 @@ void cross_entropy_slab_backward(const Tensor& grad_loss, const Tensor& divisor,
                                  const Tensor& stats, const Tensor& target, const ClassSlab& slab,
                                  const LossOptions& options, bool accumulate,
                                  const Tensor& grad_x) {
+  if (slab.count == 0) return;
   dispatch_rows("cross_entropy", x, 1,
                 [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
                   backward_kernel<contiguous, T>(space, shape, grad_loss, divisor, x, stats, target,

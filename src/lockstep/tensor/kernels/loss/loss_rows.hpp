@@ -56,16 +56,19 @@ struct SlabLoss {
     const auto& w = weight;
     return lanes.sum([&](std::int64_t c) { return c >= begin && c < end ? w(c) : T{0}; });
   }
-  /// The same of all classes, for lanes over the slab: each adds every count-th weight.
+  /// The same of all classes, for lanes over the slab, which has at least one.
   [[nodiscard]] KOKKOS_FUNCTION T all_weights(const Lanes<Space>& lanes) const {
     if (!weight.given) return static_cast<T>(classes);
     const auto& w = weight;
-    const std::int64_t step = count, end = classes;
-    return lanes.sum([&](std::int64_t c) {
-      T sum{0};
-      for (; c < end; c += step) sum += w(c);
-      return sum;
-    });
+    T total{0};
+    std::int64_t begin = 0;
+    for (; begin + count <= classes; begin += count) {
+      total += lanes.sum([&](std::int64_t c) { return w(begin + c); });
+    }
+    const std::int64_t rest = classes - begin;
+    if (rest > 0)
+      total += lanes.sum([&](std::int64_t c) { return c < rest ? w(begin + c) : T{0}; });
+    return total;
   }
 };
 
