@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <support/message_of.hpp>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/fake_group.hpp>
@@ -94,23 +95,28 @@ TEST(MeshPlan, OfReplicatedShardsHasTheNumbersByHand) {
 TEST(MeshPlan, OfContextParallelismSendsWhatRingAttentionSends) {
   constexpr int ranks = 4;
   constexpr std::int64_t samples = 3, tokens = 5, width = 8, heads = 2;
-  const auto group = std::make_shared<FakeGroup>(ranks, 1);
-  const auto bytes = [&](const auto& call) {
-    const std::int64_t before = group->traffic().bytes;
-    call();
-    return group->traffic().bytes - before;
-  };
-  const Variable qkv(Tensor::zeros({samples, tokens, 3 * width}), true);
-  Variable y;
-  const std::int64_t forward = bytes([&] { y = ring_self_attention(qkv, heads, group); });
-  const std::int64_t backward = bytes([&] { sum(y).backward(); });
-  nn::Gpt gpt({.vocabulary = 4, .context = 20, .width = width, .depth = 1, .heads = heads});
-  const MeshPlan plan =
-      plan_mesh(gpt, {.dims = {{"cp", ranks}}, .samples = samples, .tokens = ranks * tokens});
-  const MeshTraffic& planned = plan.traffic[0].back();
-  EXPECT_EQ(planned.dim, "cp");
-  constexpr std::int64_t arguments = 11 * 8;  // which the ranks compare first
-  EXPECT_EQ(forward + backward, planned.bytes + arguments);
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    const Autocast autocast(precision);
+    const auto group = std::make_shared<FakeGroup>(ranks, 1);
+    const auto bytes = [&](const auto& call) {
+      const std::int64_t before = group->traffic().bytes;
+      call();
+      return group->traffic().bytes - before;
+    };
+    const Variable qkv(Tensor::zeros({samples, tokens, 3 * width}), true);
+    Variable y;
+    const std::int64_t forward = bytes([&] { y = ring_self_attention(qkv, heads, group); });
+    const std::int64_t backward = bytes([&] { sum(y).backward(); });
+    nn::Gpt gpt({.vocabulary = 4, .context = 20, .width = width, .depth = 1, .heads = heads});
+    const MeshPlan plan = plan_mesh(gpt, {.dims = {{"cp", ranks}},
+                                          .samples = samples,
+                                          .precision = precision,
+                                          .tokens = ranks * tokens});
+    const MeshTraffic& planned = plan.traffic[0].back();
+    EXPECT_EQ(planned.dim, "cp");
+    constexpr std::int64_t arguments = 13 * 8;  // which the ranks compare first
+    EXPECT_EQ(forward + backward, planned.bytes + arguments);
+  }
 }
 
 TEST(MeshPlan, RefusesWhatCannotBeSharedOut) {

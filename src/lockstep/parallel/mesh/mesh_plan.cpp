@@ -145,7 +145,10 @@ void add_gpt_traffic(const Sizes& sizes, const nn::GptOptions& gpt, const MeshPl
   if (sizes.cp > 1) {
     const std::int64_t head = gpt.width / gpt.heads;
     const std::int64_t keys_values = 2 * rows * share(gpt.heads, sizes.tp) * head;
-    add("cp", "keys and values, with gradients", blocks * (3 * sizes.cp - 2) * keys_values);
+    const std::int64_t key_bytes = options.precision == Precision::f32 ? element_bytes : 2;
+    traffic.push_back(
+        {"cp", "keys and values, with gradients",
+         blocks * keys_values * ((2 * sizes.cp - 2) * key_bytes + sizes.cp * element_bytes)});
   }
   if (sizes.tp > 1) {
     // The first stage has the embedding's sum, the last one that of the logits' input.

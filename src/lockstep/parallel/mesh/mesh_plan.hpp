@@ -7,6 +7,7 @@
 
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/mesh/device_mesh.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 // What a mesh would hold and send, by formulas, before anything is started.
 //
@@ -25,6 +26,7 @@ namespace lockstep {
 struct MeshPlanOptions {
   std::vector<MeshDim> dims;     ///< of mesh_dim_names, in any order; 1 where left out
   std::int64_t samples = 1;      ///< of a step, over all ranks
+  Precision precision = {};      ///< of products: cp sends keys and values in it, gradients in f32
   std::int64_t tokens = 1;       ///< of a sample
   double optimizer_bytes = 0.0;  ///< state for an element of a parameter
 };

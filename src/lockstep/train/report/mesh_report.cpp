@@ -194,6 +194,7 @@ std::string mesh_report(const Task& task, const RunPlan& plan, const std::string
   const MeshPlan found =
       plan_mesh(*model, {.dims = parse_mesh(mesh),
                          .samples = plan.train.batch_size,
+                         .precision = plan.train.precision,
                          .tokens = std::max<std::int64_t>(task.tokens_a_sample(), 1),
                          .optimizer_bytes = optimizer_bytes_of(plan)});
   return groups_of(found, ranks_per_node) + "\n" + parameters_of(found) + "\n" + memory_of(found) +
