@@ -231,6 +231,14 @@ std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region) {
   return slabs;
 }
 
+std::vector<int> first_holders(std::span<const Region> regions) {
+  std::vector<int> first(regions.size(), -1);
+  for (const auto& [region, holders] : distinct(regions)) {
+    for (const int rank : holders) first[static_cast<std::size_t>(rank)] = holders.front();
+  }
+  return first;
+}
+
 std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const Region> regions,
                              std::vector<std::int64_t>& loads) {
   const std::vector<HeldRegion> held = distinct(regions);

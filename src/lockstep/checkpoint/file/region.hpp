@@ -46,4 +46,7 @@ struct CommonRun {
                                            std::span<const Region> regions,
                                            std::vector<std::int64_t>& loads);
 
+/// For each rank the lowest one with the same region; -1 for a region without elements.
+[[nodiscard]] std::vector<int> first_holders(std::span<const Region> regions);
+
 }  // namespace lockstep

@@ -175,6 +175,7 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     next = behind;
     try {
       entry.slabs = plan_slabs(by_parts, held, loads);
+      plan[i].same_part = first_holders(held);
     } catch (const CheckpointError& e) {
       throw Agreed<CheckpointError>(fmt::format("{}: {}", what, e.what()));
     }

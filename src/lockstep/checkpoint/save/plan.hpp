@@ -31,6 +31,15 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 struct PlannedDataset {
   DatasetEntry entry;  ///< slabs of all ranks, with their owners
   Tensor local;        ///< on the host or a device
+  /// Of a sharded tensor: for each rank the lowest one that holds the same part; -1 if it holds
+  /// none. Empty: every rank holds all of it.
+  std::vector<int> same_part = {};
+
+  /// Whether `rank` holds the slab, and so could write it in its owner's place.
+  [[nodiscard]] bool is_held_by(int rank, const Slab& slab) const {
+    return same_part.empty() || same_part[static_cast<std::size_t>(rank)] ==
+                                    same_part[static_cast<std::size_t>(slab.owner)];
+  }
 };
 
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.

@@ -15,16 +15,11 @@
 
 namespace lockstep::train {
 
-namespace {
-
-/// From the outermost to the innermost, which is on one node where that is possible.
 std::vector<MeshDim> dims_of(const MeshOptions& options) {
   return {{"dp", static_cast<int>(options.dp)},
           {"cp", static_cast<int>(options.cp)},
           {"tp", static_cast<int>(options.tp)}};
 }
-
-}  // namespace
 
 MeshOptions fitted(const MeshOptions& options, int ranks) {
   const auto dims = fit_mesh(dims_of(options), ranks);
