@@ -161,7 +161,8 @@ std::exception_ptr LocalCopies::write_shares(Generation& target, const SavePlan&
     };
     const auto own_part = [&](const Slab& slab) {
       const Tensor elements = planned.local.reshape({planned.local.numel()});
-      return elements.slice(slab.local / element, (slab.local + slab.bytes) / element);
+      const std::int64_t begin = planned.place_on(me, slab).value();
+      return elements.slice(begin / element, (begin + slab.bytes) / element);
     };
     std::vector<std::pair<const Slab*, Tensor>> arriving;
     std::vector<Work> works;

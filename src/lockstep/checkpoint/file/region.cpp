@@ -231,12 +231,13 @@ std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region) {
   return slabs;
 }
 
-std::vector<int> first_holders(std::span<const Region> regions) {
-  std::vector<int> first(regions.size(), -1);
+std::vector<std::vector<RegionHolder>> holders_of(std::span<const Region> regions) {
+  std::vector<std::vector<RegionHolder>> all;
   for (const auto& [region, holders] : distinct(regions)) {
-    for (const int rank : holders) first[static_cast<std::size_t>(rank)] = holders.front();
+    auto& of_region = all.emplace_back();
+    for (const int rank : holders) of_region.push_back({rank, 0});
   }
-  return first;
+  return all;
 }
 
 std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const Region> regions,
@@ -244,8 +245,10 @@ std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const Region> 
   const std::vector<HeldRegion> held = distinct(regions);
   expect_tiles(entry, held);
   std::vector<Slab> slabs;
+  std::size_t number = 0;
   for (const auto& [region, holders] : held) {
     for (Slab& slab : cut_slabs(entry, region)) {
+      slab.region = number;
       const auto load_of = [&](int rank) -> std::int64_t& {
         return loads[static_cast<std::size_t>(rank)];
       };
@@ -253,6 +256,7 @@ std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const Region> 
       load_of(slab.owner) += slab.bytes;
       slabs.push_back(slab);
     }
+    ++number;
   }
   return slabs;
 }

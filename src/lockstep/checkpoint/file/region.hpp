@@ -46,7 +46,13 @@ struct CommonRun {
                                            std::span<const Region> regions,
                                            std::vector<std::int64_t>& loads);
 
-/// For each rank the lowest one with the same region; -1 for a region without elements.
-[[nodiscard]] std::vector<int> first_holders(std::span<const Region> regions);
+/// A rank that holds a region, which begins at byte `at` of the rank's part.
+struct RegionHolder {
+  int rank = 0;
+  std::int64_t at = 0;
+};
+
+/// The holders, by rank, of each region that plan_slabs cuts: Slab::region is the index.
+[[nodiscard]] std::vector<std::vector<RegionHolder>> holders_of(std::span<const Region> regions);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ int NodeShares::holder_on(const PlannedDataset& planned, const Slab& slab, std::
                           int node) const {
   if (nodes_.node_of(slab.owner) == node) return slab.owner;
   const auto& ranks = nodes_.ranks_on(node);
-  const auto holds = [&](int rank) { return planned.is_held_by(rank, slab); };
+  const auto holds = [&](int rank) { return planned.place_on(rank, slab).has_value(); };
   const auto holders = static_cast<std::size_t>(std::ranges::count_if(ranks, holds));
   if (holders == 0) return -1;
   std::size_t turn = number % holders;

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/file/manifest.hpp>
+#include <lockstep/checkpoint/file/region.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
@@ -31,15 +33,11 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 struct PlannedDataset {
   DatasetEntry entry;  ///< slabs of all ranks, with their owners
   Tensor local;        ///< on the host or a device
-  /// Of a sharded tensor: for each rank the lowest one that holds the same part; -1 if it holds
-  /// none. Empty: every rank holds all of it.
-  std::vector<int> same_part = {};
+  /// Of a sharded tensor: who holds each of its regions. Empty: every rank holds all of it.
+  std::vector<std::vector<RegionHolder>> holders = {};
 
-  /// Whether `rank` holds the slab, and so could write it in its owner's place.
-  [[nodiscard]] bool is_held_by(int rank, const Slab& slab) const {
-    return same_part.empty() || same_part[static_cast<std::size_t>(rank)] ==
-                                    same_part[static_cast<std::size_t>(slab.owner)];
-  }
+  /// Where the slab begins in the tensor of `rank`; nothing if that does not hold it.
+  [[nodiscard]] std::optional<std::int64_t> place_on(int rank, const Slab& slab) const;
 };
 
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.
