@@ -7,20 +7,15 @@
 #include <chrono>
 #include <optional>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
-#include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
-#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/save/node_shares.hpp>
 #include <lockstep/checkpoint/save/saving.hpp>
-#include <lockstep/comm/objects.hpp>
-#include <lockstep/io/atomic_file.hpp>
-#include <lockstep/io/folder.hpp>
+#include <lockstep/comm/agreement.hpp>
 
 namespace lockstep {
 namespace {
@@ -49,14 +44,18 @@ bool has_its_name(const File& file) {
 
 }  // namespace
 
-LocalCopies::LocalCopies(std::shared_ptr<ProcessGroup> ranks, NodeLayout nodes, fs::path folder,
-                         const std::string& start)
+LocalCopies::LocalCopies(std::shared_ptr<ProcessGroup> ranks, const NodeLayout& nodes,
+                         const fs::path& folder, const std::string& start)
     : ranks_(expect_given("LocalCopies", "the group of the ranks", std::move(ranks))),
-      shares_(std::move(nodes)),
-      node_(shares_.nodes().node_of(ranks_->rank())) {
+      shares_(std::make_unique<const NodeShares>(nodes)),
+      node_(nodes.node_of(ranks_->rank())) {
   for (std::size_t i = 0; i < generations_.size(); ++i)
     generations_[i].path = folder / fmt::format("{}{}-{}.h5", names_of(start), node_, i);
 }
+
+LocalCopies::~LocalCopies() = default;
+
+bool LocalCopies::is_leader() const { return shares_->nodes().is_leader(ranks_->rank()); }
 
 std::int64_t LocalCopies::bytes_of_node(ProcessGroup& ranks, const NodeLayout& nodes,
                                         const StateDict& model, const StateDict& optimizer) {
@@ -87,14 +86,14 @@ void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite)
 }
 
 void LocalCopies::take_to_host(SavePlan& plan) const {
-  const int me = ranks_->rank(), partner = shares_.partner_of(node_);
+  const int me = ranks_->rank(), partner = shares_->partner_of(node_);
   std::size_t number = 0;
   for (PlannedDataset& planned : plan.datasets) {
     bool is_read = false;
     for (const Slab& slab : planned.entry.slabs) {
       is_read = is_read || slab.owner == me ||
-                shares_.route(planned, slab, number, node_).from == me ||
-                shares_.route(planned, slab, number, partner).from == me;
+                shares_->route(planned, slab, number, node_).from == me ||
+                shares_->route(planned, slab, number, partner).from == me;
       ++number;
     }
     if (is_read) planned.local = on_host(planned.local);
@@ -128,7 +127,7 @@ void LocalCopies::lay_out(Generation& target, const StagedSave& save) {
   };
   const auto news = agree(*ranks_, explained(target.path, save.plan.bytes, on_leader),
                           refuse_with(not_written(target.path)));
-  const auto leader = static_cast<std::size_t>(shares_.nodes().ranks_on(node_).front());
+  const auto leader = static_cast<std::size_t>(shares_->nodes().ranks_on(node_).front());
   if (is_leader() || news[leader].empty()) return;
   target.offsets = news[leader];
   target.file = File();
@@ -148,7 +147,7 @@ std::exception_ptr LocalCopies::write_shares(Generation& target, const SavePlan&
   unless_failed([&] {
     if (target.file.descriptor() < 0) target.file = File::open_for_writing(target.path);
   });
-  const int me = ranks_->rank(), partner = shares_.partner_of(node_);
+  const int me = ranks_->rank(), partner = shares_->partner_of(node_);
   std::size_t number = 0;
   for (std::size_t i = 0; i < plan.datasets.size(); ++i) {
     const PlannedDataset& planned = plan.datasets[i];
@@ -167,8 +166,8 @@ std::exception_ptr LocalCopies::write_shares(Generation& target, const SavePlan&
     std::vector<std::pair<const Slab*, Tensor>> arriving;
     std::vector<Work> works;
     for (const Slab& slab : planned.entry.slabs) {
-      const SlabRoute here = shares_.route(planned, slab, number, node_);
-      const SlabRoute next = shares_.route(planned, slab, number, partner);
+      const SlabRoute here = shares_->route(planned, slab, number, node_);
+      const SlabRoute next = shares_->route(planned, slab, number, partner);
       ++number;
       if (here.writer == me && here.from == me) {
         write(slab, own_part(slab));

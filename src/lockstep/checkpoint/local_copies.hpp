@@ -11,13 +11,14 @@
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/save/laid_out_file.hpp>
-#include <lockstep/checkpoint/save/node_shares.hpp>
 #include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
 
 class CheckpointFile;
+class NodeLayout;
+class NodeShares;
 struct SavePlan;
 struct StagedSave;
 
@@ -35,8 +36,9 @@ class LocalCopies {
   /// `ranks`: all of the job, on `nodes`. `folder` is the node's own, or shared by several: files
   /// have the node's number. `start`, a word for file names, separates the copies of one start of a
   /// run from all others. Local.
-  LocalCopies(std::shared_ptr<ProcessGroup> ranks, NodeLayout nodes, std::filesystem::path folder,
-              const std::string& start);
+  LocalCopies(std::shared_ptr<ProcessGroup> ranks, const NodeLayout& nodes,
+              const std::filesystem::path& folder, const std::string& start);
+  ~LocalCopies();
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
 
@@ -68,12 +70,12 @@ class LocalCopies {
   void write(Generation& target, const StagedSave& save);
   void lay_out(Generation& target, const StagedSave& save);
   [[nodiscard]] std::exception_ptr write_shares(Generation& target, const SavePlan& plan);
-  [[nodiscard]] bool is_leader() const { return shares_.nodes().is_leader(ranks_->rank()); }
+  [[nodiscard]] bool is_leader() const;
   /// Copies the tensors of devices that this rank writes or sends.
   void take_to_host(SavePlan& plan) const;
 
   std::shared_ptr<ProcessGroup> ranks_;
-  NodeShares shares_;
+  std::unique_ptr<const NodeShares> shares_;
   int node_;
   std::array<Generation, 2> generations_;
   std::size_t next_ = 0;
