@@ -16,6 +16,7 @@
 #include <lockstep/checkpoint/file/manifest.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
+#include <lockstep/comm/node_layout.hpp>
 
 namespace lockstep {
 namespace {

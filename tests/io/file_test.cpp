@@ -59,18 +59,6 @@ TEST_F(FileIo, BytesComeBackFromWhereTheyWereWritten) {
   EXPECT_EQ(back, "abc");
 }
 
-TEST_F(FileIo, AHoleHasNoData) {
-  constexpr std::int64_t page = 1 << 16;  // of any file system
-  const File file = File::create(path("sparse"));
-  file.resize(4 * page);
-  file.write_at(2 * page, "x", 1);
-  EXPECT_FALSE(file.has_data(0, page));
-  EXPECT_FALSE(file.has_data(0, 2 * page));
-  EXPECT_TRUE(file.has_data(page, page + 1));
-  EXPECT_TRUE(file.has_data(2 * page, 1));
-  EXPECT_FALSE(file.has_data(3 * page, page));
-}
-
 TEST_F(FileIo, ReadingBeyondTheEndIsAnErrorThatNamesTheFileAndTheByte) {
   const File file = File::create(folder / "a");
   file.write_at(0, "abc", 3);

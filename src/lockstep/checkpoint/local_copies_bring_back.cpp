@@ -133,8 +133,11 @@ class CopiesOfStep {
     if (!taken.is_good()) return taken;
     const fs::path written = agree(group_, root_, [&] { return file->temporary_path(); });
     taken = first_failure([&] { return copy_own(target, written); });
-    if (!taken.is_good()) return taken;
-    return agree(group_, root_, [&] { return publish(*file, step, target, expect_fits); });
+    return agree(group_, root_, [&] {
+      if (taken.is_good()) taken = publish(*file, step, target, expect_fits);
+      file.reset();  // before the other ranks go on: an unpublished file is gone
+      return taken;
+    });
   }
 
  private:

@@ -127,12 +127,6 @@ FileStatus File::status() const {
           .modified_ns = info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec};
 }
 
-bool File::has_data(std::int64_t offset, std::int64_t bytes) const {
-  const off_t next = ::lseek(descriptor_, offset, SEEK_DATA);
-  if (next < 0) return errno != ENXIO;  // ENXIO: a hole up to the end
-  return next < offset + bytes;
-}
-
 void File::resize(std::int64_t bytes) const {
   if (::ftruncate(descriptor_, bytes) != 0) throw FileError("resize", path_, errno);
 }

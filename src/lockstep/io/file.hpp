@@ -54,9 +54,6 @@ class File {
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes) const;
   [[nodiscard]] FileStatus status() const;
   [[nodiscard]] std::int64_t size() const { return status().bytes; }
-  /// False if the range is all in a hole, which was never written and takes no room; true where the
-  /// file system does not tell.
-  [[nodiscard]] bool has_data(std::int64_t offset, std::int64_t bytes) const;
   /// Truncates or extends (with zeros) to `bytes` bytes.
   void resize(std::int64_t bytes) const;
   /// Returns once everything written is on stable storage.
