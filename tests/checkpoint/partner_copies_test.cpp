@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <checkpoint/sample.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
@@ -74,11 +75,15 @@ std::optional<fs::path> bring_back(const fs::path& run, const std::vector<fs::pa
                                    int ranks) {
   fs::create_directories(run);
   std::optional<fs::path> found;
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view message) { said += message; });
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
     const auto mine = static_cast<std::size_t>(group.rank()) % folders.size();
     const auto got = bring_back_local_copy(group, folders[mine], "s", run, -1);
     if (group.rank() == 0) found = got;
   });
+  set_log_sink({});
+  EXPECT_EQ(found.has_value(), said.empty()) << said;
   return found;
 }
 

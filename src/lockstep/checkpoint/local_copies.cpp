@@ -11,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/hash.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/save/node_shares.hpp>
@@ -32,6 +33,14 @@ void for_each_file(const fs::path& folder, const std::string& prefix, const Visi
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (at->path().filename().string().starts_with(prefix)) visit(at->path());
   }
+}
+
+/// Without HDF5's structure, which has time stamps.
+std::uint64_t hash_of_contents(const CheckpointFile& file) {
+  Manifest contents = file.manifest();
+  contents.structure_hash = 0;
+  const std::string text = contents.to_text();
+  return hash64(text.data(), text.size());
 }
 
 /// Whether the name still belongs to the open file.
@@ -198,7 +207,7 @@ std::vector<LocalCopy> list_local_copies(const fs::path& folder, const std::stri
   for_each_file(folder, names_of(start), [&](const fs::path& path) {
     try {
       const CheckpointFile file(path);
-      copies.push_back({path, file.integer("/train/step"), file.hash()});
+      copies.push_back({path, file.integer("/train/step"), hash_of_contents(file)});
     } catch (const Error&) {  // its ranks were killed while writing it; the other one is whole
     }
   });

@@ -231,7 +231,7 @@ class CopiesOfStep {
           if (of_copy == c) copy_slab(from, slabs.at(slab), to);
         }
       }
-      to.sync();
+      if (group_.rank() != root_) to.sync();  // publish() does that for the root's machine
     });
   }
 
