@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <apps/mesh_run.hpp>
+#include <apps/mesh_runs.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -34,7 +34,7 @@ Words joined(Words first, const Words& second) {
   return first;
 }
 
-class MeshRestart : public Mesh {
+class MeshRestart : public MeshRuns {
  protected:
   [[nodiscard]] std::string dir(const std::string& name) const { return scratch_.file(name); }
   [[nodiscard]] std::string memory() const { return scratch_.file("memory"); }

@@ -2,12 +2,14 @@
 // mesh are read by each other.
 #include <gtest/gtest.h>
 
-#include <apps/mesh_run.hpp>
+#include <apps/mesh_runs.hpp>
 #include <filesystem>
 #include <string>
 
 namespace lockstep::test {
 namespace {
+
+class Mesh : public MeshRuns {};
 
 TEST_F(Mesh, TensorParallelGptHasTheCurveOfOneRankAlsoWithDataParallelism) {
   const std::string alone = good(gpt(1, "one", {}));

@@ -96,7 +96,7 @@ class PowerSgdRun : public testing::Test {
         ranks, overrides, [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
           if (!from.empty() && in_place) {
             const auto contents =
-                load_checkpoint_in_place(group, from, trainer.model().state_dict(),
+                load_checkpoint_in_place(group, from, trainer.state_dict(),
                                          trainer.slots_to_load(CheckpointFile(from).manifest()));
             const std::lock_guard lock(one_reads);
             trainer.restore(contents);

@@ -1,6 +1,7 @@
-// train.zero = 1: the optimizer is shared out, and nothing else changes.
+// train.zero: ranks share out optimizer, gradients and parameters, and nothing else changes.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -77,7 +78,19 @@ void expect_same(const StateDict& a, const StateDict& b) {
   }
 }
 
-TEST(Zero, RunsAndCheckpointsHaveTheBitsThatTheyHaveWithout) {
+void expect_near(const StateDict& a, const StateDict& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor, placement] : a) {
+    ASSERT_NE(b.find(name), nullptr) << name;
+    ASSERT_EQ(tensor.shape(), b.at(name).shape()) << name;
+    const auto x = tensor.to(DType::f64).to_vector<double>(),
+               y = b.at(name).to(DType::f64).to_vector<double>();
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], 1e-5 + 1e-4 * std::abs(x[i])) << name << " at " << i;
+  }
+}
+
+TEST(Zero, StageOneHasTheBitsOfRunsAndCheckpointsWithout) {
   for (const int ranks : {1, 2, 3}) {
     const test::ScratchFolder scratch;
     const auto shared = trained(ranks, 1, scratch.file("shared"));
@@ -88,30 +101,50 @@ TEST(Zero, RunsAndCheckpointsHaveTheBitsThatTheyHaveWithout) {
   }
 }
 
-TEST(Zero, AnyNumberOfRanksGoesOnFromIt) {
-  const test::ScratchFolder scratch;
-  const auto file = trained(2, 1, scratch.file("run"));
-  std::vector<StateDict> states;
-  for (const int zero : {0, 1}) {
-    with_trainers(3, zero, [&](ProcessGroup& group, Trainer& trainer, Deck&) {
-      const CheckpointFile opened(file);
-      trainer.restore(load_checkpoint(group, file, trainer.model().state_dict(),
-                                      trainer.slots_to_load(opened.manifest())));
-      trainer.start_epoch(1);
-      for (int step = 0; step < 3; ++step) trainer.step();
-      if (group.rank() != 0) return;
-      StateDict copy;
-      for (const auto& entry : trainer.model().state_dict())
-        copy.insert(entry.name, entry.tensor.clone());
-      states.push_back(std::move(copy));
-    });
+TEST(Zero, StagesTwoAndThreeHaveOneCheckpointWhichIsThatWithoutUpToRounding) {
+  for (const int ranks : {1, 2, 3}) {
+    const test::ScratchFolder scratch;
+    const CheckpointContents whole = load_checkpoint(trained(ranks, 0, scratch.file("0"))),
+                             two = load_checkpoint(trained(ranks, 2, scratch.file("2"))),
+                             three = load_checkpoint(trained(ranks, 3, scratch.file("3")));
+    expect_same(two.model, three.model);
+    expect_same(two.optimizer, three.optimizer);
+    expect_near(whole.model, three.model);
+    expect_near(whole.optimizer, three.optimizer);
   }
-  expect_same(states[0], states[1]);
 }
 
-TEST(Zero, OptionsThatNeedTheWholeOptimizerAreRefused) {
-  const auto refusal = [](const std::string& train, const std::string& tables) {
-    auto deck = Deck::parse(deck_text(1, train) + tables, "zero_test");
+TEST(Zero, AnyStageOnAnyNumberOfRanksGoesOnFromAnother) {
+  for (const int from : {1, 3}) {
+    const test::ScratchFolder scratch;
+    const auto file = trained(2, from, scratch.file("run"));
+    double without = 0;
+    for (const int zero : {0, 1, 2, 3}) {
+      with_trainers(3, zero, [&](ProcessGroup& group, Trainer& trainer, Deck&) {
+        const CheckpointFile opened(file);
+        trainer.restore(load_checkpoint(group, file, trainer.state_dict(),
+                                        trainer.slots_to_load(opened.manifest())));
+        trainer.start_epoch(1);
+        for (int step = 0; step < 3; ++step) trainer.step();
+        const double loss = trainer.evaluate().loss;
+        if (group.rank() != 0) return;
+        if (zero == 0) without = loss;
+        EXPECT_NEAR(loss, without, 1e-5 * without) << "stage " << from << " to " << zero;
+      });
+    }
+  }
+}
+
+TEST(Zero, EvaluationsOfMoreRanksThanBatchesEnd) {
+  with_trainers(3, 3, [&](ProcessGroup&, Trainer& trainer, Deck&) {
+    trainer.start_epoch(0);
+    EXPECT_GT(trainer.evaluate().loss, 0.0);
+  });
+}
+
+TEST(Zero, OptionsThatItDoesNotSupportAreRefused) {
+  const auto refusal = [](const std::string& train, const std::string& tables, int zero = 1) {
+    auto deck = Deck::parse(deck_text(zero, train) + tables, "zero_test");
     const RunPlan plan = read_run_plan(deck);
     const Classification task(deck);
     try {
@@ -131,6 +164,11 @@ TEST(Zero, OptionsThatNeedTheWholeOptimizerAreRefused) {
             std::string::npos);
   EXPECT_NE(refusal("", "\nddp = {comm_hook = \"post_local_sgd\"}\n").find("post_local_sgd"),
             std::string::npos);
+  EXPECT_NE(refusal("", "\nmesh = {fsdp = 2}\n").find("train.zero = 3"), std::string::npos);
+  EXPECT_EQ(refusal("precision = \"fp16\"", "\nmesh = {fsdp = 2}\n", 3), "");
+  EXPECT_NE(refusal("", "\nddp = {comm_hook = \"power_sgd\"}\n", 3).find("power_sgd"),
+            std::string::npos);
+  EXPECT_NE(refusal("reduction = \"invariant\"", "", 2).find("invariant"), std::string::npos);
 }
 
 }  // namespace

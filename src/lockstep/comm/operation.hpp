@@ -29,6 +29,7 @@ struct Operation {
   ReduceOp op = ReduceOp::sum;  ///< of reductions
   int root = 0;                 ///< of rooted collectives; of messages: the peer, or any_source
   int tag = 0;                  ///< of messages
+  bool ends_group = false;      ///< a receive whose message is why the group ends (Revocation)
   Device device;                ///< that the caller's tensors lie on
   Tensor input;                 ///< this rank's input; undefined where it has none
   Tensor output;  ///< what it gets; the same memory as input for calls in place; not defined for a

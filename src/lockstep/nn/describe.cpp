@@ -16,22 +16,6 @@
 namespace lockstep::nn {
 namespace {
 
-/// The class name, such as "Conv2d" for lockstep::nn::Conv2d.
-std::string class_of(const Module& module) {
-  const auto& type = typeid(module);
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
-  const std::string name = text ? text.get() : type.name();
-  const auto colons = name.rfind("::");
-  const std::string last = colons == std::string::npos ? name : name.substr(colons + 2);
-  // PyTorch's MaxPool3d is Lockstep's MaxPool<3>.
-  const auto bracket = last.find('<');
-  return last.ends_with("ul>") && bracket != std::string::npos
-             ? last.substr(0, bracket) + last.substr(bracket + 1, 1) + "d"
-             : last;
-}
-
 void name_modules(const std::string& prefix, const Module& module,
                   std::map<const Module*, std::string>& names) {
   names.emplace(&module, prefix);
@@ -54,7 +38,7 @@ class Recorder final : public ForwardHook {
 
   void before(const Module& module, const Variable&) override {
     open_.push_back({layers_.size(), flops_.flops()});
-    layers_.push_back({names_[&module], class_of(module), {}, module.own_parameter_count(), 0});
+    layers_.push_back({names_[&module], class_name_of(module), {}, module.own_parameter_count(), 0});
     listed_.push_back(module.children().empty() || layers_.back().parameters > 0);
   }
 
@@ -90,6 +74,21 @@ class Recorder final : public ForwardHook {
 };
 
 }  // namespace
+
+std::string class_name_of(const Module& module) {
+  const auto& type = typeid(module);
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
+  const std::string name = text ? text.get() : type.name();
+  const auto colons = name.rfind("::");
+  const std::string last = colons == std::string::npos ? name : name.substr(colons + 2);
+  // PyTorch's MaxPool3d is Lockstep's MaxPool<3>.
+  const auto bracket = last.find('<');
+  return last.ends_with("ul>") && bracket != std::string::npos
+             ? last.substr(0, bracket) + last.substr(bracket + 1, 1) + "d"
+             : last;
+}
 
 std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample, DType dtype) {
   std::array<std::int64_t, Shape::max_dims> extents{1};

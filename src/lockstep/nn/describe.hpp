@@ -8,6 +8,9 @@
 
 namespace lockstep::nn {
 
+/// The name of the module's class, such as "Conv2d".
+[[nodiscard]] std::string class_name_of(const Module& module);
+
 /// One layer, in the order in which forward runs it.
 struct LayerDescription {
   std::string name;             ///< dotted, as in state_dict()

@@ -220,7 +220,7 @@ class Run {
       });
       warn_if_environment_changed(checkpoint);
     } else if (weights) {
-      taken_ = init_from(*group_, *weights, trainer.model().state_dict());
+      taken_ = init_from(*group_, *weights, trainer.state_dict());
       weights.reset();
     }
     agree(*group_, 0, [&] {
@@ -248,7 +248,7 @@ class Run {
       manifest = CheckpointFile(from).manifest();
     } catch (const CheckpointError&) {  // loading reports it, on all ranks
     }
-    return load_checkpoint_in_place(*group_, from, trainer.model().state_dict(),
+    return load_checkpoint_in_place(*group_, from, trainer.state_dict(),
                                     trainer.slots_to_load(manifest));
   }
 

@@ -45,7 +45,7 @@ struct TrainOptions {
   /// Order of sums. fast: depends on the number of ranks; invariant: depends on shards alone.
   enum class Reduction : std::uint8_t { fast, invariant } reduction = Reduction::fast;
   std::int64_t shards = 8;  ///< parts of a batch, with reduction invariant
-  std::int64_t zero = 0;    ///< 1: the optimizer is shared out (ZeroRedundancyOptimizer)
+  std::int64_t zero = 0;    ///< ZeRO stage: what the ranks share out (train/strategy)
   bool drop_last = false;   ///< drop the last, smaller batch of an epoch
   std::string init_from;    ///< initial weights: a file, or a run folder; empty: none
   Precision precision =
@@ -67,9 +67,11 @@ void declare(DeckTable& table, TrainOptions& options);
 /// [mesh]: how the ranks share out the batch and the model. One size may be -1: it takes the ranks
 /// that the others leave.
 struct MeshOptions {
-  std::int64_t dp = -1;  ///< data parallel: parts of a batch
-  std::int64_t cp = 1;   ///< context parallel: parts of each sequence
-  std::int64_t tp = 1;   ///< tensor parallel: parts of the model's tensors
+  std::int64_t pp = 1;    ///< pipeline parallel: stages of layers
+  std::int64_t dp = -1;   ///< data parallel: parts of a batch
+  std::int64_t fsdp = 1;  ///< as dp; train.zero shares out over these ranks alone
+  std::int64_t cp = 1;    ///< context parallel: parts of each sequence
+  std::int64_t tp = 1;    ///< tensor parallel: parts of the model's tensors
 };
 void declare(DeckTable& table, MeshOptions& options);
 

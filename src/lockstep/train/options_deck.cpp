@@ -81,10 +81,10 @@ void declare(DeckTable& table, TrainOptions& options) {
        .min = 1,
        .max = 65536});
   table.key("zero", options.zero,
-            {.doc = "1: each rank updates its share of the parameters and keeps the optimizer's "
-                    "state of that share (ZeRO-1), with the same results; 0: all of them",
+            {.doc = "what ranks share out (ZeRO): 1: optimizer state, 2: also gradients, 3: also "
+                    "parameters, 0: nothing; the results are the same",
              .min = 0,
-             .max = 1});
+             .max = 3});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
   table.key("init_from", options.init_from,
@@ -142,6 +142,11 @@ void declare(DeckTable& table, LossDeckOptions& options) {
 void declare(DeckTable& table, MeshOptions& options) {
   table.key("dp", options.dp,
             {.doc = "data parallel: parts of a batch; -1: the ranks that the others leave",
+             .min = -1,
+             .max = 1e9});
+  table.key("fsdp", options.fsdp,
+            {.doc = "data parallel, too: train.zero = 2 and 3 share out over these ranks, and "
+                    "mesh.dp counts the copies; 1: over mesh.dp",
              .min = -1,
              .max = 1e9});
   table.key(

@@ -7,8 +7,8 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
-#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -16,20 +16,6 @@ namespace {
 /// Converts GradScaler's state between its own form and that of checkpoints.
 constexpr const char *grad_scale = "grad_scale", *grad_scale_growth = "grad_scale_growth",
                      *scale_slot = "scale", *growth_slot = "growth_tracker";
-
-/// Throws InputError for options with which the ranks cannot share out an optimizer.
-void expect_shareable(const RunPlan& plan) {
-  const char* const other = ranks_go_apart(plan) ? "ddp.comm_hook = \"post_local_sgd\""
-                            : plan.train.precision == Precision::fp16 ? "train.precision = \"fp16\""
-                            : plan.train.check_replicas_every > 0     ? "train.check_replicas_every"
-                            : plan.mesh.tp != 1                       ? "mesh.tp"
-                                                                      : nullptr;
-  if (!other) return;
-  throw InputError(fmt::format(
-      "train.zero = 1 gives each rank a share of the optimizer's state, which {} does not support. "
-      "Leave out one of the two.",
-      other));
-}
 
 }  // namespace
 
@@ -41,7 +27,6 @@ ParameterUpdate::ParameterUpdate(const RunPlan& plan) {
 }
 
 void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
-  if (plan.train.zero > 0) expect_shareable(plan);
   if (!scaler_ || !ranks_go_apart(plan)) return;
   throw InputError(
       "train.precision = \"fp16\" skips steps with gradients that are not finite on all ranks "
@@ -49,30 +34,25 @@ void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
       "bf16 or f32.");
 }
 
-void ParameterUpdate::begin(const Training& training) {
-  if (training.tensor_group) divided_norm_.emplace(training.model, training.tensor_group);
-}
-
-optim::Clipping ParameterUpdate::clip(const Training& training,
-                                      const std::vector<nn::NamedParameter>& parameters) const {
-  if (!divided_norm_) return optim::clip_gradients(training.plan.optimizer, parameters);
-  return optim::clip_gradients(training.plan.optimizer, parameters,
-                               [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
-}
-
-UpdateFigures ParameterUpdate::operator()(const Training& training, ZeroRedundancyOptimizer* zero) {
-  optim::Optimizer& optimizer = training.optimizer;
-  if (scaler_) scaler_->unscale(optimizer);
-  const auto clipping = clip(training, zero ? zero->parameters() : optimizer.parameters());
-  if (!scaler_) {
-    if (zero) zero->take_gradients();
-    optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
-    if (zero) zero->gather();
-    return {.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
+UpdateFigures ParameterUpdate::operator()(const Training& training) {
+  Strategy& strategy = training.strategy;
+  optim::Optimizer& optimizer = strategy.optimizer();
+  if (scaler_) {
+    strategy.agree_on_found_inf();
+    scaler_->unscale(optimizer);
   }
-  const Tensor found_inf = scaler_->step(optimizer, clipping.factor);
-  scaler_->update();
-  return {clipping.norm, found_inf, scaler_->scale_tensor()};
+  const optim::Clipping clipping = strategy.clip_gradients(training.plan.optimizer);
+  strategy.before_update();
+  UpdateFigures figures{.grad_norm = clipping.norm, .found_inf = {}, .loss_scale = {}};
+  if (scaler_) {
+    figures.found_inf = scaler_->step(optimizer, clipping.factor);
+    scaler_->update();
+    figures.loss_scale = scaler_->scale_tensor();
+  } else {
+    optimizer.step({.gradient_factor = clipping.factor, .found_inf = {}});
+  }
+  strategy.after_update();
+  return figures;
 }
 
 void ParameterUpdate::tell_left_out(std::int64_t step, double loss_scale) const {

@@ -4,15 +4,9 @@
 #include <string>
 
 #include <lockstep/optim/grad_scaler.hpp>
-#include <lockstep/optim/make_optimizer.hpp>
-#include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/step_figures.hpp>
 #include <lockstep/train/training_part.hpp>
-
-namespace lockstep {
-class ZeroRedundancyOptimizer;
-}
 
 namespace lockstep::train {
 
@@ -25,14 +19,12 @@ class ParameterUpdate final : public TrainingPart {
 
   [[nodiscard]] std::string name() const override { return "parameter_update"; }
   void check(const Task& task, const RunPlan& plan) const override;
-  void begin(const Training& training) override;
 
   /// Factor of the step's losses, for DistributedDataParallel::backward; undefined for 1.
   [[nodiscard]] Tensor loss_scale() const { return scaler_ ? scaler_->scale_tensor() : Tensor(); }
-  /// One optimizer step with gradients of losses times loss_scale(), of `zero` if it is not null:
-  /// then it is collective. Else it is local and does not wait for a device, unless the model's
-  /// tensors are divided and their norm is taken. Allocates nothing.
-  UpdateFigures operator()(const Training& training, ZeroRedundancyOptimizer* zero = nullptr);
+  /// One optimizer step with gradients of losses times loss_scale(). Collective, as the strategy's
+  /// functions are. Does not wait for a device where they do not. Allocates nothing.
+  UpdateFigures operator()(const Training& training);
   /// Logs a skipped update of that step; `loss_scale` is the next step's.
   void tell_left_out(std::int64_t step, double loss_scale) const;
 
@@ -40,11 +32,7 @@ class ParameterUpdate final : public TrainingPart {
   void restore(const Training& training, PartState& state) override;
 
  private:
-  [[nodiscard]] optim::Clipping clip(const Training& training,
-                                     const std::vector<nn::NamedParameter>& parameters) const;
-
-  std::optional<optim::GradScaler> scaler_;             ///< with fp16 only
-  std::optional<TensorParallelGradNorm> divided_norm_;  ///< of a model with divided tensors
+  std::optional<optim::GradScaler> scaler_;  ///< with fp16 only
 };
 
 }  // namespace lockstep::train

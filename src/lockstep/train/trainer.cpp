@@ -13,17 +13,12 @@
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/io/folder.hpp>
-#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/module.hpp>
-#include <lockstep/nn/random.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
-#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
-#include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 #include <lockstep/train/report/metrics.hpp>
@@ -32,6 +27,7 @@
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_states.hpp>
 #include <lockstep/train/run/stop_agreement.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/batch_norm_check.hpp>
 #include <lockstep/train/task/evaluation.hpp>
 #include <lockstep/train/task/task.hpp>
@@ -60,39 +56,13 @@ BatchPlan batches_of(const Task& task, const RunPlan& plan, int ranks) {
           plan.ddp.shards};
 }
 
+int parts_of_batch_in(const MeshOptions& mesh) { return static_cast<int>(mesh.dp * mesh.fsdp); }
+
 /// Fills in values that the deck leaves to the task and the number of ranks.
 RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
   plan.ddp.shards = shards_of(plan.train, ranks);
   choose_best(plan.checkpoint, task);
   return plan;
-}
-
-/// To be called after nn::manual_seed.
-std::unique_ptr<DistributedDataParallel> make_model(const Task& task, const RunPlan& plan,
-                                                    const RankGroups& ranks) {
-  nn::manual_seed(plan.train.seed);
-  const nn::DeviceGuard on_device(plan.device);
-  const MemoryLabel label("model and gradients");
-  auto model = task.make_model();
-  divide(*model, ranks);
-  return std::make_unique<DistributedDataParallel>(std::move(model), ranks.data, plan.ddp);
-}
-
-std::unique_ptr<optim::Optimizer> make_optimizer_of(const RunPlan& plan, const nn::Module& model) {
-  const MemoryLabel label("optimizer state");
-  auto optimizer = optim::make_optimizer(plan.optimizer, model.trained_parameters());
-  optimizer->take_placements(model.state_dict());
-  return optimizer;
-}
-
-std::unique_ptr<ZeroRedundancyOptimizer> make_zero(const RunPlan& plan,
-                                                   DistributedDataParallel& ddp) {
-  if (plan.train.zero == 0) return {};
-  const MemoryLabel label("optimizer state");
-  return std::make_unique<ZeroRedundancyOptimizer>(
-      ddp, [&](std::vector<nn::NamedParameter> pieces) {
-        return optim::make_optimizer(plan.optimizer, std::move(pieces));
-      });
 }
 
 TrainingParts all_parts(const RunPlan& plan, const std::shared_ptr<ParameterUpdate>& update,
@@ -192,16 +162,20 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
               batches_, ranks_.batch->rank(),
               make_order(task.data(), plan.train.seed, task.loading().shuffle)),
           task.loading().prefetch, task.data().augmentation, plan.device)),
-      ddp_(make_model(task, *plan_, ranks_)),
-      zero_(make_zero(*plan_, *ddp_)),
-      whole_optimizer_(zero_ ? nullptr : make_optimizer_of(*plan_, ddp_->module())),
-      optimizer_(zero_ ? &zero_->optimizer() : whole_optimizer_.get()),
+      strategy_(make_strategy(task, *plan_, ranks_)),
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
       figures_(plan.device),
-      training_{ranks_.all, ranks_.data, ranks_.tensor,  task_,       *plan_,
-                batches_,   *ddp_,       ddp_->module(), *optimizer_, state_},
+      training_{ranks_.all,
+                ranks_.data,
+                task_,
+                *plan_,
+                batches_,
+                *strategy_,
+                strategy_->model(),
+                strategy_->optimizer(),
+                state_},
       stop_(std::make_unique<StopAgreement>(*ranks_.all)) {
   expect_names(parts);
   const Datasets& data = task.data();
@@ -221,10 +195,14 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
 
 Trainer::~Trainer() = default;
 
-nn::Module& Trainer::model() const noexcept { return ddp_->module(); }
+nn::Module& Trainer::model() const noexcept { return strategy_->model(); }
+
+const optim::Optimizer& Trainer::optimizer() const noexcept { return strategy_->optimizer(); }
+
+StateDict Trainer::state_dict() const { return strategy_->state_dict(); }
 
 std::int64_t Trainer::parameter_count() const {
-  const StateDict state = model().state_dict();
+  const StateDict state = state_dict();
   std::int64_t count = 0;
   for (const auto& parameter : model().named_parameters()) {
     const Placement& placement = state.find(parameter.name)->placement;
@@ -235,13 +213,14 @@ std::int64_t Trainer::parameter_count() const {
 
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const TrainingParts& parts) {
   DdpOptions ddp = plan.ddp;
-  ddp.shards = shards_of(plan.train, static_cast<int>(fitted(plan.mesh, ranks).dp));
+  ddp.shards = shards_of(plan.train, parts_of_batch_in(fitted(plan.mesh, ranks)));
   validate(ddp);
   expect_names(parts);
   for (const auto& part : all_parts(plan, std::make_shared<ParameterUpdate>(plan), parts))
     part->check(task, plan);
   const MeshOptions mesh = fitted(plan.mesh, ranks);
-  const int parts_of_batch = static_cast<int>(mesh.dp);
+  expect_strategy_fits(plan, mesh);
+  const int parts_of_batch = parts_of_batch_in(mesh);
   const RunPlan carried_out = as_carried_out(plan, task, parts_of_batch);
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
@@ -251,7 +230,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
   if (plan.train.zero > 0 && !optimizer->is_elementwise()) {
     throw InputError(
-        "train.zero = 1 gives each rank a part to update, but this optimizer.kind looks at whole "
+        "train.zero gives each rank a part to update, but this optimizer.kind looks at whole "
         "parameters. Use one that updates element by element, such as sgd or adamw.");
   }
   const BatchPlan batches = batches_of(task, carried_out, parts_of_batch);
@@ -271,7 +250,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     if (ranks_.all->rank() == 0) folder.write_in([&] { metrics.begin(); });
   });
   RunReport report(training_, parts_, clock_, metrics, console);
-  ddp_->ask_along([this] { return own_reason_to_stop() != StopReason::none; });
+  strategy_->ask_along([this] { return own_reason_to_stop() != StopReason::none; });
   for (const auto& part : parts_) part->start_run(training_);
   clock_.start();
   double training_wall = 0;
@@ -367,9 +346,11 @@ Evaluation Trainer::evaluate() {
 Evaluation Trainer::evaluate(Evaluator& evaluator) {
   const Autocast autocast(plan_->train.precision);
   const LayoutGuard layout(plan_->run.layout);
-  ddp_->broadcast_buffers();
+  strategy_->broadcast_buffers();
   const InEvaluation in_evaluation(training_, parts_);
-  return evaluator(model());
+  return evaluator(
+      model(), [this](const Batch& batch) { return strategy_->evaluate(batch); },
+      strategy_->all_go_forward());
 }
 
 StopReason Trainer::own_reason_to_stop() const {

@@ -20,10 +20,8 @@
 namespace lockstep {
 class Batch;
 class CheckpointFile;
-class DistributedDataParallel;
 class Loader;
 class ProcessGroup;
-class ZeroRedundancyOptimizer;
 struct Manifest;
 namespace nn {
 class Module;
@@ -44,6 +42,7 @@ struct RunPlan;
 class RunReport;
 class RunStates;
 class StopAgreement;
+class Strategy;
 class Task;
 
 /// The distributed SGD loop: batches, steps, epochs, evaluations. Parts (TrainingPart) do
@@ -101,10 +100,13 @@ class Trainer {
   /// if there is none.
   [[nodiscard]] Evaluation evaluate();
 
+  /// What this rank holds of the model. Local, as the next five.
   [[nodiscard]] nn::Module& model() const noexcept;
-  /// Elements of the parameters of the whole model, of which each rank may hold a part. Local.
+  /// This rank's share of each of the model's tensors, as checkpoints take it.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Elements of the parameters of the whole model, of which each rank may hold a part.
   [[nodiscard]] std::int64_t parameter_count() const;
-  [[nodiscard]] const optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
+  [[nodiscard]] const optim::Optimizer& optimizer() const noexcept;
   [[nodiscard]] std::int64_t steps_an_epoch() const noexcept { return batches_.steps(); }
   [[nodiscard]] const TrainState& state() const noexcept { return state_; }
 
@@ -148,12 +150,9 @@ class Trainer {
   std::vector<std::pair<std::string, std::string>> library_versions_;
   BatchPlan batches_;
   std::unique_ptr<Loader> loader_;
-  std::unique_ptr<DistributedDataParallel> ddp_;
-  std::unique_ptr<ZeroRedundancyOptimizer> zero_;      ///< with train.zero = 1,
-  std::unique_ptr<optim::Optimizer> whole_optimizer_;  ///< or, without, this;
-  optim::Optimizer* optimizer_;                        ///< either's optimizer
-  std::unique_ptr<Evaluator> judge_;                   ///< on judged_by(data)
-  std::unique_ptr<Evaluator> test_;                    ///< if that is not the test set
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Evaluator> judge_;  ///< on judged_by(data)
+  std::unique_ptr<Evaluator> test_;   ///< if that is not the test set
   std::shared_ptr<ParameterUpdate> update_;
   TrainingParts parts_;        ///< the library's, the last of them update_, and the caller's
   std::size_t callers_parts_;  ///< number of the caller's parts

@@ -14,6 +14,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/parts/weight_averaging.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
@@ -69,7 +70,7 @@ void Trainer::expect_continues(const TrainState& saved) const {
 
 void Trainer::expect_continues(const CheckpointFile& file) const {
   expect_continues(load_facts(file).train);
-  const StateDict model_state = model().state_dict();
+  const StateDict model_state = state_dict();
   for (const auto& [name, tensor, placement] : model_state) {
     const DatasetEntry* saved = file.manifest().find("/model/" + name);
     const Shape& shape = placement.sharded ? placement.global : tensor.shape();
@@ -99,15 +100,17 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   const auto [hook, of_optimizer] = split_hook_state(without_part_tensors(checkpoint.optimizer));
   const auto [trained, slots] = split_trained(of_optimizer);
   try {
-    model().load_state_dict(trained.size() > 0 ? trained : checkpoint.model);
-    optimizer_->load_state_dict(slots);
+    strategy_->load_state_dict(trained.size() > 0 ? trained : checkpoint.model);
+    strategy_->optimizer().load_state_dict(slots);
   } catch (const Error& error) {
     throw CheckpointError(
         fmt::format("the checkpoint does not fit the deck's model or optimizer: {}", error.what()));
   }
-  ddp_->comm_hook().set_step(state_.step);
-  const std::string news = ddp_->comm_hook().load_state_dict(model().named_parameters(), hook);
-  if (!news.empty() && ranks_.all->rank() == 0) log(LogLevel::warning, news);
+  if (const DistributedDataParallel* ddp = strategy_->ddp()) {
+    ddp->comm_hook().set_step(state_.step);
+    const std::string news = ddp->comm_hook().load_state_dict(model().named_parameters(), hook);
+    if (!news.empty() && ranks_.all->rank() == 0) log(LogLevel::warning, news);
+  }
   epoch_loss_ = 0;
   const auto ranks_then = std::ranges::count_if(
       saved.sums, [](const auto& sum) { return sum.first.starts_with("loss."); });
@@ -120,11 +123,12 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
 }
 
 StateDict Trainer::hook_state() const {
-  return ddp_->comm_hook().state_dict(model().named_parameters());
+  const DistributedDataParallel* ddp = strategy_->ddp();
+  return ddp ? ddp->comm_hook().state_dict(model().named_parameters()) : StateDict();
 }
 
 StateDict Trainer::slots_to_load(const Manifest& manifest) const {
-  StateDict slots = optimizer_->state_dict();
+  StateDict slots = optimizer().state_dict();
   for (const auto& [name, tensor, placement] : hook_state()) {
     const DatasetEntry* saved = manifest.find("/optimizer/" + name);
     const bool of_other_ranks = saved != nullptr && placement.sharded &&
@@ -145,8 +149,8 @@ StateDict Trainer::slots_to_load(const Manifest& manifest) const {
 
 CheckpointContents Trainer::contents(const std::string& deck) {
   read_figures(unseen_, 0);
-  CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
-                              library_versions_,    task_.signature()};
+  CheckpointContents contents{state_dict(), optimizer().state_dict(), state_,
+                              deck,         library_versions_,        task_.signature()};
   const Tensor sums = Tensor::empty({ranks_.data->size(), 1}, DType::f64);
   ranks_.data->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
   contents.train.sums.clear();

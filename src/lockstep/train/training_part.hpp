@@ -14,7 +14,6 @@
 namespace lockstep {
 class BatchPlan;
 class Deck;
-class DistributedDataParallel;
 class ProcessGroup;
 namespace nn {
 class Module;
@@ -31,6 +30,7 @@ struct MetricsRow;
 class RunFolder;
 class Task;
 struct RunPlan;
+class Strategy;
 
 /// The training that a part belongs to: its components and its progress. The same object at every
 /// moment; only what Trainer::run() sets changes.
@@ -39,13 +39,11 @@ struct Training {
   /// The ranks that share out the batch, with equal parts of the model; others compute the same
   /// samples as one of them.
   std::shared_ptr<ProcessGroup> data_group;
-  /// The ranks that share out the model's tensors; null if each holds all of the model.
-  std::shared_ptr<ProcessGroup> tensor_group;
   const Task& task;
   const RunPlan& plan;  ///< as carried out: with the number of shards
   const BatchPlan& batches;
-  DistributedDataParallel& ddp;
-  nn::Module& model;
+  Strategy& strategy;
+  nn::Module& model;  ///< what this rank holds
   optim::Optimizer& optimizer;
   const TrainState& state;
   /// In Trainer::run(); else null. On ranks other than 0 the metrics are empty.

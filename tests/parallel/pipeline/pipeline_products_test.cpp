@@ -75,10 +75,11 @@ struct ShardedStage : nn::Module {
   std::shared_ptr<FullyShardedDataParallel> fsdp;
 };
 
-TEST_P(PipelineProducts, OfShardedStagesTrainAsTheUndividedModel) {
-  const PipelineCase the = test::pipeline_cases(48).front();
+/// Of `rows` rows, which replicas share out. There may be fewer than micro-batches, or none.
+void expect_sharded_stages_train(int ranks, std::int64_t rows) {
+  const PipelineCase the = test::pipeline_cases(rows).front();
   const Trained expected = test::train_undivided(the);
-  test::on_ranks(GetParam(), [&](const auto& group) {
+  test::on_ranks(ranks, [&](const auto& group) {
     for_each_mesh(group, "fsdp", [&](DeviceMesh& mesh, const PipelineSchedule& schedule) {
       if (schedule.stages() > 8) return;  // there are stages without parameters
       std::vector<std::shared_ptr<nn::Module>> stages;
@@ -97,15 +98,25 @@ TEST_P(PipelineProducts, OfShardedStagesTrainAsTheUndividedModel) {
       }
       Pipeline pipeline(stages, mesh.group("pp"), schedule, test::mean_nll);
       const int replicas = mesh.size("fsdp"), replica = mesh.local_rank("fsdp");
-      const std::int64_t begin = 48 * replica / replicas, end = 48 * (replica + 1) / replicas;
+      const std::int64_t begin = rows * replica / replicas, end = rows * (replica + 1) / replicas;
+      const double share = static_cast<double>(end - begin) / static_cast<double>(rows);
       const Trained actual = test::train(pieces, [&] {
-        const double loss =
-            pipeline.step(the.input.slice(begin, end), the.target.slice(begin, end));
-        return all_reduce_scalar(*mesh.group("fsdp"), loss, ReduceOp::avg);
+        const double loss = pipeline.step(the.input.slice(begin, end),
+                                          the.target.slice(begin, end), replicas * share);
+        return all_reduce_scalar(*mesh.group("fsdp"), share * loss, ReduceOp::sum);
       });
       expect_losses(actual, expected, to_string(mesh.dims()) + ", " + schedule.name);
     });
   });
+}
+
+TEST_P(PipelineProducts, OfShardedStagesTrainAsTheUndividedModel) {
+  expect_sharded_stages_train(GetParam(), 48);
+}
+
+TEST_P(PipelineProducts, OfShardedStagesWithFewerRowsThanMicroBatchesTrainToo) {
+  expect_sharded_stages_train(GetParam(), 5);
+  expect_sharded_stages_train(GetParam(), 1);
 }
 
 }  // namespace

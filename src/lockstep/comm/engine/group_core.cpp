@@ -16,6 +16,8 @@ std::string absent_peer(const Operation& message) {
                                     : fmt::format("rank {} has not matched it", message.root);
 }
 
+std::string revoked(const std::string& reason) { return "it was revoked: " + reason; }
+
 }  // namespace
 
 GroupCore::GroupCore(const GroupOptions& options) : options_(options) {
@@ -179,6 +181,12 @@ Motion GroupCore::transfer(InFlight& work) {
     work.cancel_receive();
     motion = Motion::some;
   }
+  if (motion == Motion::over && work.operation_.ends_group && !work.cancelled()) {
+    const Tensor text = work.message();
+    throw OperationFailure(
+        OperationFailure::Kind::revoked,
+        std::string(static_cast<const char*>(text.data()), static_cast<std::size_t>(text.numel())));
+  }
   if (motion != Motion::over || !work.staging_) return motion;
   if (!work.cancelled()) work.staging_->copy_back(work.operation_, rank_);
   work.phase_ = InFlight::Phase::back;
@@ -222,8 +230,16 @@ void GroupCore::cancel(InFlight& work) {
   }
 }
 
+void GroupCore::end(const std::string& reason) {
+  const auto locked = lock();
+  if (state_ == State::open) poison(revoked(reason));
+}
+
 void GroupCore::drain() {
-  while (const auto work = oldest()) work->synchronize();
+  while (const auto work = oldest()) {
+    if (work->operation().ends_group) cancel(*work);
+    work->synchronize();
+  }
 }
 
 bool GroupCore::drain_and_close() {
@@ -285,7 +301,9 @@ std::string GroupCore::describe_wait(const InFlight& work) const {
 }
 
 std::string GroupCore::oldest_in_flight() {
-  const auto work = oldest();
+  const auto locked = lock();
+  const InFlight* work = first_;
+  while (work && work->operation().ends_group) work = work->next_;
   return work ? describe_fully(work->operation()) : "";
 }
 
@@ -358,6 +376,10 @@ void GroupCore::poison(const std::string& reason) noexcept {
 void GroupCore::end_by(const InFlight& work, const OperationFailure& failure) {
   using Kind = OperationFailure::Kind;
   if (failure.kind() == Kind::time_out) end_by_time_out(work, failure.waited_s());
+  if (failure.kind() == Kind::revoked) {
+    poison(revoked(failure.what()));
+    throw ErrorOnRank<CommError>({rank_, host_}, refusal(rank_name(), reason_));
+  }
   const Operation& operation = failure.operation() ? *failure.operation() : work.operation_;
   if (failure.kind() == Kind::transport) end_by_transport(operation, failure.what());
   std::string text =

@@ -30,6 +30,7 @@ class OperationFailure : public std::runtime_error {
   enum class Kind : std::uint8_t {
     mismatch,   ///< ranks have made different calls: which
     finding,    ///< what the operation found out
+    revoked,    ///< another rank has ended the group: why
     transport,  ///< an error of what moves the bytes, in its own words
     time_out    ///< it is not over by the deadline
   };
@@ -67,6 +68,8 @@ class InFlight : public WorkRecord {
   [[nodiscard]] std::string awaited() const final;
 
   [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
+  /// Ends the group, if it has not ended.
+  void end_group(const std::string& reason);
 
  protected:
   InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation);

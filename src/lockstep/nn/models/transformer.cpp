@@ -1,7 +1,11 @@
 #include <lockstep/nn/models/transformer.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -12,9 +16,11 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layered.hpp>
 #include <lockstep/nn/layers/embedding.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/transformer.hpp>
+#include <lockstep/nn/module_list.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -76,49 +82,149 @@ class FeatureEmbed : public Module {
   Variable weight_;
 };
 
-class Transformer : public Module {
+/// The first layer: x -> tokens, with their positions.
+class Front {
  public:
-  Transformer(const Shape& sample, std::int64_t outputs, const TransformerOptions& options,
-              Head head)
-      : sample_(sample), log_probabilities_(head == Head::log_probabilities) {
-    const std::int64_t width = options.width;
-    std::int64_t tokens = sample[0];
-    const std::int64_t feedforward = options.feedforward > 0 ? options.feedforward : 4 * width;
-    if (sample.dims() == 3) {
-      const Patch patch = patch_of(options.patch, sample);
-      tokens = (sample[1] / patch.height) * (sample[2] / patch.width);
-      embed_ =
-          register_module("patch_embed", std::make_shared<PatchEmbed>(sample[0], width, patch));
-    } else if (options.vocabulary > 0) {
-      embed_ =
-          register_module("token_embed", std::make_shared<Embedding>(options.vocabulary, width));
-    } else {
-      embed_ = register_module("feature_embed", std::make_shared<FeatureEmbed>(tokens, width));
-    }
-    pos_embedding_ = register_parameter("pos_embedding", normal({1, tokens, width}, 0.02));
-    encoder_ = register_module(
-        "encoder", std::make_shared<TransformerEncoder>(options.depth, width, options.heads,
-                                                        feedforward, options.encoder_dropout));
-    head_ = register_module("head", std::make_shared<Linear>(width, outputs));
-  }
+  Front() = default;
+  Front(const Shape& sample, std::shared_ptr<Module> embed, Variable pos_embedding)
+      : sample_(sample), embed_(std::move(embed)), pos_embedding_(std::move(pos_embedding)) {}
 
-  Variable forward(const Variable& x) override {
+  Variable operator()(const Variable& x) const {
     const Shape& in = x.shape();
     if (in.dims() != sample_.dims() + 1 || in.numel() != in[0] * sample_.numel() ||
         !std::equal(sample_.begin(), sample_.end(), in.begin() + 1)) {
       throw ShapeError("this transformer takes [N, ...] of samples " + to_string(sample_) +
                        ", not " + describe(x.data()));
     }
-    const Variable tokens = (*embed_)(x) + pos_embedding_;
-    const Variable y = (*head_)(mean((*encoder_)(tokens), {1}));
-    return log_probabilities_ ? log_softmax(y) : y;
+    return (*embed_)(x) + pos_embedding_;
   }
 
  private:
   Shape sample_;
-  bool log_probabilities_;
+  std::shared_ptr<Module> embed_;
+  Variable pos_embedding_;
+};
+
+/// The last one: tokens -> outputs.
+class Back {
+ public:
+  Back() = default;
+  Back(std::shared_ptr<Module> head, bool log_probabilities)
+      : head_(std::move(head)), log_probabilities_(log_probabilities) {}
+
+  Variable operator()(const Variable& tokens) const {
+    const Variable y = (*head_)(mean(tokens, {1}));
+    return log_probabilities_ ? log_softmax(y) : y;
+  }
+
+ private:
+  std::shared_ptr<Module> head_;
+  bool log_probabilities_ = false;
+};
+
+/// Some of a Transformer's layers, under their names in it.
+class TransformerPart : public Module {
+ public:
+  void add_front(const Front& front, const std::string& embed_name,
+                 const std::shared_ptr<Module>& embed, const Variable& pos_embedding) {
+    const bool is_trained = pos_embedding.requires_grad();
+    pos_embedding.set_requires_grad(true);  // or it cannot be shared
+    register_parameter("pos_embedding", pos_embedding);
+    pos_embedding.set_requires_grad(is_trained);
+    register_module(embed_name, embed);
+    front_ = front;
+  }
+  void add_block(const std::string& name, const std::shared_ptr<Module>& block) {
+    if (!blocks_) {
+      blocks_ = std::make_shared<ModuleDict>();
+      encoder().insert("layers", blocks_);
+    }
+    blocks_->insert(name, block);
+    middle_.push_back(block);
+  }
+  void add_back(const Back& back, const std::shared_ptr<Module>& norm,
+                const std::shared_ptr<Module>& head) {
+    encoder().insert("norm", norm);
+    middle_.push_back(norm);
+    register_module("head", head);
+    back_ = back;
+  }
+  Variable forward(const Variable& x) override {
+    Variable y = front_ ? (*front_)(x) : x;
+    for (const auto& layer : middle_) y = (*layer)(y);
+    return back_ ? (*back_)(y) : y;
+  }
+
+ private:
+  ModuleDict& encoder() {
+    if (!encoder_) encoder_ = register_module("encoder", std::make_shared<ModuleDict>());
+    return *encoder_;
+  }
+
+  std::optional<Front> front_;
+  std::shared_ptr<ModuleDict> encoder_, blocks_;
+  std::vector<std::shared_ptr<Module>> middle_;
+  std::optional<Back> back_;
+};
+
+class Transformer : public Module, public Layered {
+ public:
+  Transformer(const Shape& sample, std::int64_t outputs, const TransformerOptions& options,
+              Head head) {
+    const std::int64_t width = options.width;
+    std::int64_t tokens = sample[0];
+    const std::int64_t feedforward = options.feedforward > 0 ? options.feedforward : 4 * width;
+    if (sample.dims() == 3) {
+      const Patch patch = patch_of(options.patch, sample);
+      tokens = (sample[1] / patch.height) * (sample[2] / patch.width);
+      embed("patch_embed", std::make_shared<PatchEmbed>(sample[0], width, patch));
+    } else if (options.vocabulary > 0) {
+      embed("token_embed", std::make_shared<Embedding>(options.vocabulary, width));
+    } else {
+      embed("feature_embed", std::make_shared<FeatureEmbed>(tokens, width));
+    }
+    pos_embedding_ = register_parameter("pos_embedding", normal({1, tokens, width}, 0.02));
+    encoder_ = register_module(
+        "encoder", std::make_shared<TransformerEncoder>(options.depth, width, options.heads,
+                                                        feedforward, options.encoder_dropout));
+    head_ = register_module("head", std::make_shared<Linear>(width, outputs));
+    front_ = Front(sample, embed_, pos_embedding_);
+    back_ = Back(head_, head == Head::log_probabilities);
+  }
+
+  Variable forward(const Variable& x) override { return back_((*encoder_)(front_(x))); }
+
+  /// The embedding, each of the encoder's layers, and its norm with the head.
+  [[nodiscard]] std::size_t layer_count() const override { return blocks().size() + 2; }
+  [[nodiscard]] std::shared_ptr<Module> layers(std::size_t first, std::size_t end) const override {
+    auto part = std::make_shared<TransformerPart>();
+    for (std::size_t i = first; i < end; ++i) {
+      if (i == 0) {
+        part->add_front(front_, embed_name_, embed_, pos_embedding_);
+      } else if (i <= blocks().size()) {
+        const auto& [name, block] = blocks()[i - 1];
+        part->add_block(name, block);
+      } else {
+        part->add_back(back_, encoder_->children().back().second, head_);
+      }
+    }
+    return part;
+  }
+
+ private:
+  void embed(const std::string& name, std::shared_ptr<Module> module) {
+    embed_name_ = name;
+    embed_ = register_module(name, std::move(module));
+  }
+  [[nodiscard]] const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& blocks() const {
+    return encoder_->children().front().second->children();
+  }
+
+  std::string embed_name_;
   Variable pos_embedding_;
   std::shared_ptr<Module> embed_, encoder_, head_;
+  Front front_;
+  Back back_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers/embedding.hpp>
 #include <lockstep/nn/module_list.hpp>
+#include <lockstep/nn/partition.hpp>
 #include <lockstep/parallel/pipeline/split.hpp>
 
 namespace lockstep {
@@ -29,7 +30,7 @@ std::shared_ptr<nn::Module> child_of(const nn::Module& module, const std::string
 
 GptStage::GptStage(const nn::Gpt& gpt, std::size_t first, std::size_t end, bool is_first,
                    bool is_last)
-    : recomputes_(gpt.options().recompute) {
+    : options_(gpt.options()) {
   const auto wte = std::static_pointer_cast<nn::Embedding>(child_of(gpt, "wte"));
   if (is_first || is_last) register_module("wte", wte);
   if (is_first) {
@@ -57,16 +58,17 @@ Variable GptStage::embedded(const Variable& tokens) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(data.size(1)));
   std::iota(positions.begin(), positions.end(), std::int64_t{0});
   const Variable at(Tensor::from(positions, {1, data.size(1)}).to(data.device()));
-  return (*dropout_)((*wte_)(tokens) + (*wpe_)(at));
+  const Variable x = (*wte_)(tokens) + (*wpe_)(at);
+  return (*dropout_)(partition() ? partition()->enter(x) : x);
 }
 
 Variable GptStage::forward(const Variable& x) {
   Variable y = wte_ ? embedded(x) : x;
-  if (recomputes_ && recomputed_.empty()) {
+  if (options_.recompute && recomputed_.empty()) {
     for (const auto& block : blocks_) recomputed_.emplace_back(block);
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    y = recomputes_ ? recomputed_[i](y) : (*blocks_[i])(y);
+    y = options_.recompute ? recomputed_[i](y) : (*blocks_[i])(y);
   }
   return ln_f_ ? (*ln_f_)(y) : y;
 }
@@ -76,11 +78,14 @@ const Variable& GptStage::head() const {
   return head_;
 }
 
-Variable GptStage::loss(const Variable& x, const Tensor& target) const {
-  return linear_cross_entropy(x, head(), target);
+Variable GptStage::loss(const Variable& x, const Tensor& target, const LossOptions& options) const {
+  if (partition()) return partition()->linear_cross_entropy(x, head(), target, options);
+  return linear_cross_entropy(x, head(), target, options);
 }
 
-Variable GptStage::logits(const Variable& x) const { return linear(x, head(), {}); }
+Variable GptStage::logits(const Variable& x) const {
+  return partition() ? partition()->linear(x, head(), {}) : linear(x, head(), {});
+}
 
 std::vector<std::shared_ptr<GptStage>> split_into_stages(const nn::Gpt& gpt,
                                                          ListView<std::size_t> first) {

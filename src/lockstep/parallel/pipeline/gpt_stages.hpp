@@ -8,6 +8,7 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/recompute.hpp>
 #include <lockstep/parallel/pipeline/pipeline_options.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 
 namespace lockstep {
 
@@ -27,9 +28,12 @@ class GptStage : public nn::Module {
   /// tokens i64[B,T] in the first stage, x[B,T,width] in the others -> x[B,T,width].
   Variable forward(const Variable& x) override;
   /// Of the last stage's output: the cross-entropy of target[B,T], as Gpt::loss, or the logits
-  /// [B,T,vocabulary]. Throw Error in other stages.
-  [[nodiscard]] Variable loss(const Variable& x, const Tensor& target) const;
+  /// [B,T,vocabulary]. Collective over the ranks of a GptParallel. Throw Error in other stages.
+  [[nodiscard]] Variable loss(const Variable& x, const Tensor& target,
+                              const LossOptions& options = {}) const;
   [[nodiscard]] Variable logits(const Variable& x) const;
+  /// Of the whole Gpt.
+  [[nodiscard]] const nn::GptOptions& options() const noexcept { return options_; }
 
  private:
   [[nodiscard]] Variable embedded(const Variable& tokens);
@@ -38,7 +42,7 @@ class GptStage : public nn::Module {
   std::shared_ptr<nn::Module> wte_, wpe_, dropout_, ln_f_;
   Variable head_;  ///< wte.weight, in the last stage
   std::vector<std::shared_ptr<nn::Module>> blocks_;
-  bool recomputes_;
+  nn::GptOptions options_;
   std::vector<nn::Recomputed> recomputed_;  ///< made by the first forward
 };
 

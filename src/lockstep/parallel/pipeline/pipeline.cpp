@@ -1,6 +1,7 @@
 #include <lockstep/parallel/pipeline/pipeline.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <string>
@@ -9,10 +10,18 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/comm/revocation.hpp>
+#include <lockstep/optim/clip.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/found_inf.hpp>
 #include <lockstep/parallel/pipeline/pipeline_checks.hpp>
+#include <lockstep/parallel/pipeline/pipeline_state.hpp>
 #include <lockstep/parallel/pipeline/stage_executor.hpp>
+#include <lockstep/parallel/pipeline/stage_names.hpp>
 #include <lockstep/parallel/pipeline/tied_parameters.hpp>
 
 namespace lockstep {
@@ -25,22 +34,38 @@ struct Pipeline::Parts {
   StageExecutor executor;
   std::vector<std::shared_ptr<DistributedDataParallel>> data_parallel;
   TiedParameters tied;
+  StageNames names;
+  bool sharded;                        ///< a stage is
+  std::optional<PipelineState> state;  ///< unless one is
+  std::vector<bool> used;              ///< of names.parameters()
+  Revocation revocation;
+  std::vector<std::unique_ptr<Revocation>> of_replicas;
+  std::function<bool()> question;
+  bool any_said_yes = false;
   std::optional<nn::RandomContext> random;
   bool syncs = true;       ///< outside no_sync()
   bool has_summed = true;  ///< gradients that are there are the same wherever they are summed
   bool failed = false;
 
   /// The arguments of a call of this kind; `target` null: it is not needed.
-  [[nodiscard]] StageExecutor::Batch agreed_batch(const Tensor& input, const Tensor* target);
+  [[nodiscard]] StageExecutor::Batch agreed_batch(const Tensor& input, const Tensor* target,
+                                                  bool asks = false);
   void train_on(const StageExecutor::Batch& batch);
   [[nodiscard]] double shared_loss();
   /// Runs a part of a call; if it throws, the pipeline cannot go on.
   template <class Part>
   void run(const Part& part) {
     failed = true;
-    part();
+    try {
+      part();
+    } catch (...) {
+      tell_the_others(current_failure());
+      throw;
+    }
     failed = false;
   }
+  /// Ends the waits of ranks that wait for this one.
+  void tell_the_others(const Failure& failure) noexcept;
 };
 
 Pipeline::Parts::Parts(std::shared_ptr<ProcessGroup> group, PipelineSchedule schedule,
@@ -57,9 +82,33 @@ Pipeline::Parts::Parts(std::shared_ptr<ProcessGroup> group, PipelineSchedule sch
             }
             return Variable();
           },
-          options.tied) {}
+          options.tied),
+      names(executor, options.tied),
+      sharded(std::ranges::any_of(modules, [](const auto& one) { return is_sharded(*one); })),
+      used(names.parameters().size(), false),
+      revocation(executor.group()) {
+  for (const auto& ddp : data_parallel) {
+    const auto same = [&](const auto& other) { return &other->group() == &ddp->group(); };
+    if (std::ranges::find_if(data_parallel, same)->get() == ddp.get())
+      of_replicas.push_back(std::make_unique<Revocation>(ddp->group()));
+  }
+  // All ranks take part, whatever their stages are.
+  state.emplace(executor.group(), sharded ? StateDict() : names.state_of(executor));
+}
 
-StageExecutor::Batch Pipeline::Parts::agreed_batch(const Tensor& input, const Tensor* target) {
+void Pipeline::Parts::tell_the_others(const Failure& failure) noexcept {
+  const ProcessGroup& group = executor.group();
+  const std::string where = executor.position();
+  const std::string reason =
+      fmt::format("rank {} of {} ({}) left the pipeline's step{}{}: {}", group.rank(), group.size(),
+                  host_name(), where.empty() ? "" : " in ", where, failure.message);
+  revocation.revoke(reason);
+  tied.revoke(reason);
+  for (const auto& replicas : of_replicas) replicas->revoke(reason);
+}
+
+StageExecutor::Batch Pipeline::Parts::agreed_batch(const Tensor& input, const Tensor* target,
+                                                   bool asks) {
   if (failed) {
     throw Error(
         "Pipeline: an earlier call ended with an exception, so this pipeline cannot go on: its "
@@ -68,8 +117,11 @@ StageExecutor::Batch Pipeline::Parts::agreed_batch(const Tensor& input, const Te
   const bool has_first = executor.has_stage(0);
   const bool has_last = executor.has_stage(executor.last_stage());
   StageExecutor::Batch batch;
-  batch.rows =
-      agreed_rows(executor.group(), has_first ? &input : nullptr, has_last ? target : nullptr);
+  const AgreedBatch agreed =
+      lockstep::agreed_batch(executor.group(), has_first ? &input : nullptr,
+                             has_last ? target : nullptr, asks && question && question());
+  if (asks) any_said_yes = agreed.any_said_yes;
+  batch.rows = agreed.rows;
   batch.input = input;
   if (target) batch.target = *target;
   batch.random = random;
@@ -84,6 +136,8 @@ void Pipeline::Parts::train_on(const StageExecutor::Batch& batch) {
       local.push_back(std::make_unique<DistributedDataParallel::NoSync>(*ddp));
     executor.run(batch);
   }
+  for (std::size_t i = 0; i < used.size(); ++i)
+    used[i] = used[i] || names.parameters()[i].variable.grad().defined();
   has_summed = syncs;
   if (!syncs) return;
   for (const auto& ddp : data_parallel) ddp->backward({}, 0.0);
@@ -117,10 +171,12 @@ void Pipeline::set_random_context(const std::optional<nn::RandomContext>& contex
   parts_->random = context;
 }
 
-double Pipeline::step(const Tensor& input, const Tensor& target, double weight) {
-  StageExecutor::Batch batch = parts_->agreed_batch(input, &target);
+double Pipeline::step(const Tensor& input, const Tensor& target, double weight,
+                      const Tensor& loss_scale) {
+  StageExecutor::Batch batch = parts_->agreed_batch(input, &target, true);
   batch.records = true;
   batch.weight = weight;
+  batch.loss_scale = loss_scale;
   double loss = 0.0;
   parts_->run([&] {
     parts_->train_on(batch);
@@ -152,26 +208,88 @@ Tensor Pipeline::forward(const Tensor& input) {
 
 void Pipeline::forget_shapes() noexcept { parts_->executor.forget_shapes(); }
 
-std::vector<nn::NamedParameter> Pipeline::named_parameters() const {
-  std::vector<nn::NamedParameter> all;
-  std::set<std::string> names;
-  for (const bool numbered : {false, true}) {
-    all.clear();
-    names.clear();
-    for (const auto& stage : parts_->executor.stages()) {
-      const std::string prefix = numbered ? fmt::format("stage{}.", stage.number) : "";
-      for (const auto& [name, variable] : stage.module->named_parameters()) {
-        const auto is_it = [record = variable.record()](const nn::NamedParameter& one) {
-          return one.variable.record() == record;
-        };
-        if (std::ranges::any_of(all, is_it)) continue;
-        all.push_back({prefix + name, variable});
-        names.insert(prefix + name);
-      }
-    }
-    if (names.size() == all.size()) break;
+std::vector<Microbatch> Pipeline::microbatches(std::int64_t rows) const {
+  return cut_into_microbatches(rows, schedule().microbatches);
+}
+
+const std::vector<nn::NamedParameter>& Pipeline::named_parameters() const noexcept {
+  return parts_->names.parameters();
+}
+
+StateDict Pipeline::state_dict() const {
+  if (parts_->sharded) {
+    throw Error(
+        "Pipeline: the stages are sharded, so their modules do not hold their parameters. Make a "
+        "PipelineState of each FullyShardedDataParallel's state_dict().");
   }
-  return all;
+  return parts_->state->of_all(parts_->names.state_of(parts_->executor));
+}
+
+void Pipeline::load_state_dict(const StateDict& state) {
+  const StateDict own = parts_->names.state_of(parts_->executor);
+  copy_state(parts_->state->own_of(state), own);
+}
+
+double Pipeline::grad_norm() { return grad_norm(optim::grad_norm(counted_parameters())); }
+
+double Pipeline::grad_norm(double own) {
+  const CallLabel label("norm of the pipeline's gradients");
+  ProcessGroup& group = parts_->executor.group();
+  const Tensor all = Tensor::empty({group.size(), 1}, DType::f64);
+  group.all_gather(Tensor::full({1}, own, DType::f64), all).wait();
+  double norm = 0.0;
+  for (const double part : all.to_vector<double>()) norm = std::hypot(norm, part);
+  return norm;
+}
+
+std::vector<nn::NamedParameter> Pipeline::counted_parameters() const {
+  std::vector<nn::NamedParameter> counted = named_parameters();
+  std::erase_if(counted, [&](const nn::NamedParameter& one) {
+    return parts_->tied.is_of_earlier_stage(one.variable);
+  });
+  return counted;
+}
+
+void Pipeline::agree_on_found_inf() {
+  lockstep::agree_on_found_inf("Pipeline", parts_->executor.group(), named_parameters());
+}
+
+void Pipeline::ask_along(std::function<bool()> question) { parts_->question = std::move(question); }
+
+bool Pipeline::any_said_yes() const noexcept { return parts_->any_said_yes; }
+
+PipelineStats Pipeline::stats() const noexcept {
+  return {.wait_s = parts_->executor.waited_s(), .tied_wait_s = parts_->tied.waited_s()};
+}
+
+std::vector<std::string> Pipeline::never_used() const {
+  const auto told = [&] {
+    std::vector<std::vector<std::string>> names(2);  // used here, and not
+    for (std::size_t i = 0; i < parts_->used.size(); ++i) {
+      const auto& [name, variable] = named_parameters()[i];
+      const auto has_it = [&, record = variable.record()](const auto& ddp) {
+        const auto unused = ddp->never_used();
+        return std::ranges::any_of(ddp->module().named_parameters(), [&](const auto& one) {
+          return one.variable.record() == record &&
+                 std::ranges::find(unused, one.name) == unused.end();
+        });
+      };
+      if (!variable.requires_grad()) continue;
+      const bool is_used = parts_->used[i] || std::ranges::any_of(parts_->data_parallel, has_it);
+      names[is_used ? 0 : 1].push_back(name);
+    }
+    return names;
+  };
+  const auto all = agree(parts_->executor.group(), told);
+  std::set<std::string> used;
+  for (const auto& of_rank : all) used.insert(of_rank[0].begin(), of_rank[0].end());
+  std::vector<std::string> unused;
+  for (const auto& of_rank : all) {
+    for (const std::string& name : of_rank[1]) {
+      if (used.insert(name).second) unused.push_back(name);
+    }
+  }
+  return unused;
 }
 
 const PipelineSchedule& Pipeline::schedule() const noexcept { return parts_->executor.schedule(); }
@@ -182,6 +300,9 @@ bool Pipeline::has_last_stage() const noexcept {
 void Pipeline::train(bool on) {
   for (const auto& stage : parts_->executor.stages()) stage.module->train(on);
 }
-void Pipeline::close() { parts_->tied.close(); }
+void Pipeline::close() {
+  parts_->tied.close();
+  parts_->of_replicas.clear();
+}
 
 }  // namespace lockstep

@@ -3,24 +3,38 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/parallel/pipeline/microbatch.hpp>
+#include <lockstep/parallel/pipeline/pipeline_loss.hpp>
 #include <lockstep/parallel/pipeline/pipeline_options.hpp>
 #include <lockstep/parallel/pipeline/schedule.hpp>
+#include <lockstep/tensor/state_dict.hpp>
 
 namespace lockstep {
 
+/// What a pipeline has cost since construction, in seconds of this rank. Sums over replicas are
+/// DistributedDataParallel's.
+struct PipelineStats {
+  /// Waiting for messages of other stages: the bubble, and what computation does not hide.
+  double wait_s = 0.0;
+  double tied_wait_s = 0.0;  ///< waiting for sums of tied gradients
+};
+
 /// Trains a model whose layers are spread over ranks: each rank holds one stage or several, and a
 /// batch passes through them in micro-batches, so that ranks compute at the same time.
-///   auto stages = split_into_stages(*model, group->size());  // the same on every rank
-///   Pipeline pipeline({stages[group->rank()]}, group, one_f_one_b(group->size(), 8),
-///   cross_entropy); optim::SGD sgd(pipeline.named_parameters(), {.lr = 0.1});  // of this rank's
-///   stages sgd.zero_grad(); const double loss = pipeline.step(images, labels);  // collective
-///   sgd.step();
+///   const PipelineStages cut = stages_of(model, group->size());  // the same on every rank
+///   Pipeline pipeline({cut.modules[group->rank()]}, group, one_f_one_b(group->size(), 8), loss,
+///                     {.tied = cut.tied});
+///   optim::SGD sgd(pipeline.named_parameters(), {.lr = 0.1});  // of this rank's stages
+///   sgd.zero_grad();
+///   const double mean = pipeline.step(images, labels);  // collective
+///   sgd.step(optim::clip_factor(pipeline.grad_norm(), 1.0));
 /// A step adds to the gradients of this rank's parameters those of the mean loss over the batch,
 /// with the bits that the undivided model gets from the same micro-batches one after the other,
 /// whatever the schedule. PyTorch's counterpart is torch.distributed.pipelining.
@@ -34,9 +48,12 @@ namespace lockstep {
 /// Shapes and dtypes of activations are told by the first micro-batch's message ahead of it, once;
 /// they may not change later, apart from the number of rows (forget_shapes()). Messages are
 /// labelled "stage 1 fwd, micro-batch 3", in the flight recorder, in traces, and in the verdict on
-/// a rank that hangs; they use tags 0 to 2 x stages - 1. One thread at a time. After an exception
-/// from step(), evaluate() or forward(), the pipeline refuses further calls: other ranks may have
-/// got to different places.
+/// a rank that hangs; they use tags 0 to 2 x stages - 1, and the last one.
+///
+/// After an exception on one rank from step(), evaluate() or forward(), such as a module's, the
+/// others' calls throw CommError within milliseconds, which names rank, stage, micro-batch and
+/// error; the pipeline's groups, and those of its replicas, have ended (Revocation). A rank that
+/// dies or hangs is found at the group's deadline. One thread at a time.
 class Pipeline {
  public:
   /// See no_sync().
@@ -52,9 +69,7 @@ class Pipeline {
     bool before_;
   };
 
-  /// The mean loss over the rows of a micro-batch: of the last stage's output and the target's
-  /// rows.
-  using Loss = std::function<Variable(const Variable& output, const Tensor& target)>;
+  using Loss = PipelineLoss;
 
   /// `stages`: this rank's modules, by number of stage; stage s belongs to rank
   /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group's ranks
@@ -71,13 +86,15 @@ class Pipeline {
   /// Forward and backward of a batch. `input`, whose rows the micro-batches share out as equally as
   /// possible, is looked at on the first stage's rank, `target`, of as many rows, on the last's.
   /// Returns the mean loss, on every rank. A batch may have fewer rows than micro-batches, or none:
-  /// then the loss is 0, and it adds zeros. (Replicas whose stages communicate with each other, as
-  /// sharded ones do, need at least as many rows as micro-batches each: empty ones are left out.)
+  /// then the loss is 0, and it adds zeros. Micro-batches without rows are left out, except where
+  /// replicas of stages communicate with each other, as sharded ones do.
   /// Gradients are multiplied by `weight`: of replicas with different shares of the global batch,
   /// which PipelineOptions::data_parallel averages, replicas x samples of this replica / all
-  /// samples. Collective. Throws InputError, on every rank alike and before anything is computed,
-  /// for a tensor that is missing or has other rows.
-  double step(const Tensor& input, const Tensor& target, double weight = 1.0);
+  /// samples; and by `loss_scale`, a GradScaler's scale_tensor(), if it is defined, which is looked
+  /// at on the last stage's rank. Collective. Throws InputError, on every rank alike and before
+  /// anything is computed, for a tensor that is missing or has other rows.
+  double step(const Tensor& input, const Tensor& target, double weight = 1.0,
+              const Tensor& loss_scale = {});
 
   /// While the returned object lives, steps add to this rank's gradients alone: nothing is summed
   /// over replicas and tied parameters. The next step outside sums all of it.
@@ -99,12 +116,50 @@ class Pipeline {
   /// batch without rows. Collective.
   [[nodiscard]] Tensor forward(const Tensor& input);
 
+  /// The micro-batches of a batch of `rows` rows. Local.
+  [[nodiscard]] std::vector<Microbatch> microbatches(std::int64_t rows) const;
+
   /// The next batch may have samples of another shape or dtype. Call it on all ranks. Local.
   void forget_shapes() noexcept;
 
-  /// The parameters of this rank's stages by their names there; a parameter that two of them share
-  /// is listed once. If stages use one name for two parameters, all are named "stage3.fc.weight".
-  [[nodiscard]] std::vector<nn::NamedParameter> named_parameters() const;
+  /// The parameters of this rank's stages by their names there; a parameter that two stages share,
+  /// or a tied one, has its first stage's name, and is listed once. If two stages of the pipeline
+  /// use one name for different tensors, all names begin with their stage: "stage3.fc.weight".
+  [[nodiscard]] const std::vector<nn::NamedParameter>& named_parameters() const noexcept;
+
+  /// The undivided model's state by its names, the same list on every rank, for a checkpoint
+  /// (PipelineState, which does the same for an optimizer). The tensors are the model's own memory.
+  /// Local. Throws Error for stages that are sharded (FullyShardedDataParallel): make a
+  /// PipelineState of their state_dict().
+  [[nodiscard]] StateDict state_dict() const;
+  /// Takes parts as state_dict() lists them, or whole tensors. Local; on all ranks. Throws Error
+  /// listing names or shapes that do not fit.
+  void load_state_dict(const StateDict& state);
+
+  /// The Euclidean norm of all stages' gradients together, the same bits on every rank; tied
+  /// parameters count once. Collective.
+  [[nodiscard]] double grad_norm();
+  /// The same, if `own` is the norm of the gradients of this rank's counted_parameters(), for
+  /// stages that are divided themselves:
+  ///   const TensorParallelGradNorm slabs(pipeline.counted_parameters(), pipeline.state_dict(),
+  ///   tp); const double norm = pipeline.grad_norm(slabs.norm());
+  [[nodiscard]] double grad_norm(double own);
+  /// named_parameters() without those tied to another rank's earlier stage.
+  [[nodiscard]] std::vector<nn::NamedParameter> counted_parameters() const;
+  /// lockstep::agree_on_found_inf over the stages: before GradScaler::unscale() or step().
+  void agree_on_found_inf();
+
+  /// From now on each step() asks all ranks `question`, and tells all of them whether any answered
+  /// yes; it costs no message. The same on all ranks. Local.
+  void ask_along(std::function<bool()> question);
+  /// The answer in the last step. Local.
+  [[nodiscard]] bool any_said_yes() const noexcept;
+
+  [[nodiscard]] PipelineStats stats() const noexcept;
+  /// Trained parameters of all stages that no loss has reached since construction; in replicas,
+  /// none of any. Collective.
+  [[nodiscard]] std::vector<std::string> never_used() const;
+
   [[nodiscard]] const PipelineSchedule& schedule() const noexcept;
   /// Whether this rank has the first or the last stage.
   [[nodiscard]] bool has_first_stage() const noexcept;

@@ -10,6 +10,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/comm/revocation.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/pipeline/as_input_error.hpp>
 #include <lockstep/parallel/pipeline/simulation.hpp>
@@ -27,8 +28,9 @@ void expect_fitting(const ProcessGroup& group, const PipelineSchedule& schedule,
     refuse(fmt::format("the schedule \"{}\" is for {} ranks, and the group has {}.", schedule.name,
                        schedule.ranks(), group.size()));
   }
-  if (2 * schedule.stages() > message_tags) {
-    refuse(fmt::format("{} stages; at most {} are possible.", schedule.stages(), message_tags / 2));
+  if (2 * schedule.stages() > Revocation::tag) {
+    refuse(
+        fmt::format("{} stages; at most {} are possible.", schedule.stages(), Revocation::tag / 2));
   }
   if (std::string_view(group.backend()) == "nccl") {
     refuse(
@@ -52,18 +54,12 @@ void expect_splittable(const PipelineSchedule& schedule, const Modules& stages) 
                              &PipelineAction::kind) != actions.end();
   };
   if (std::ranges::none_of(schedule.actions, splits)) return;
-  for (const auto& stage : stages) {
-    for (const Variable& parameter : stage->parameters()) {
-      for (const auto& hook : parameter.record()->grad_hooks) {
-        if (!hook.observer || !hook.observer->awaits_pass()) continue;
-        refuse(fmt::format(
-            "the schedule \"{}\" runs backward in two parts, but a stage's parameters are sharded "
-            "(FullyShardedDataParallel) and there for whole passes only. Take one_f_one_b or "
-            "interleaved_1f1b.",
-            schedule.name));
-      }
-    }
-  }
+  if (std::ranges::none_of(stages, [](const auto& stage) { return is_sharded(*stage); })) return;
+  refuse(fmt::format(
+      "the schedule \"{}\" runs backward in two parts, but a stage's parameters are sharded "
+      "(FullyShardedDataParallel) and there for whole passes only. Take one_f_one_b or "
+      "interleaved_1f1b.",
+      schedule.name));
 }
 
 void expect_replicas(const std::vector<std::shared_ptr<DistributedDataParallel>>& data_parallel,
@@ -117,11 +113,23 @@ void expect_executable(ProcessGroup& group, const PipelineSchedule& schedule, co
   }
 }
 
-std::int64_t agreed_rows(ProcessGroup& group, const Tensor* input, const Tensor* target) {
+bool is_sharded(const nn::Module& stage) {
+  for (const Variable& parameter : stage.parameters()) {
+    for (const auto& hook : parameter.record()->grad_hooks) {
+      if (hook.observer && hook.observer->awaits_pass()) return true;
+    }
+  }
+  return false;
+}
+
+AgreedBatch agreed_batch(ProcessGroup& group, const Tensor* input, const Tensor* target,
+                         bool says_yes) {
   const CallLabel label("rows of pipeline's batch");
   constexpr double unknown = -1.0, missing = -2.0;
-  // All ranks learn the greatest of: whether a tensor is missing, rows of the input, of the target.
-  std::vector<double> numbers(4, unknown);
+  // All ranks learn the greatest of: rows of the input and of the target, whether they are missing,
+  // and the answer.
+  std::vector<double> numbers(5, unknown);
+  numbers[4] = says_yes ? 1.0 : 0.0;
   const auto look_at = [&](const Tensor* t, std::size_t at) {
     if (!t) return;
     const bool is_there = t->defined() && t->dims() > 0;
@@ -145,7 +153,7 @@ std::int64_t agreed_rows(ProcessGroup& group, const Tensor* input, const Tensor*
                     "target {} on the last stage's.",
                     agreed[0], agreed[1]));
   }
-  return static_cast<std::int64_t>(agreed[0]);
+  return {static_cast<std::int64_t>(agreed[0]), agreed[4] == 1.0};
 }
 
 }  // namespace lockstep

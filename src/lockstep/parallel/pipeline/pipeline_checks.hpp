@@ -16,10 +16,18 @@ void expect_executable(ProcessGroup& group, const PipelineSchedule& schedule,
                        const std::vector<std::shared_ptr<nn::Module>>& stages, bool has_loss,
                        const PipelineOptions& options);
 
-/// The rows of a batch, on every rank: of `input` and `target`, looked at where a pointer is given.
-/// Throws InputError, on every rank alike, for a tensor that is missing or has other rows.
-/// Collective.
-[[nodiscard]] std::int64_t agreed_rows(ProcessGroup& group, const Tensor* input,
-                                       const Tensor* target);
+/// Whether parameters of a stage are there for whole passes only (FullyShardedDataParallel).
+[[nodiscard]] bool is_sharded(const nn::Module& stage);
+
+/// What ranks tell each other at the begin of a call.
+struct AgreedBatch {
+  std::int64_t rows = 0;
+  bool any_said_yes = false;
+};
+/// On every rank: the rows of `input` and `target`, looked at where a pointer is given, and whether
+/// any rank says yes. Throws InputError, on every rank alike, for a tensor that is missing or has
+/// other rows. Collective.
+[[nodiscard]] AgreedBatch agreed_batch(ProcessGroup& group, const Tensor* input,
+                                       const Tensor* target, bool says_yes);
 
 }  // namespace lockstep

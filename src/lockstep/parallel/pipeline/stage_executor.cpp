@@ -7,8 +7,11 @@
 #include <fmt/format.h>
 
 #include <lockstep/autograd/backward.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/device_guard.hpp>
+#include <lockstep/parallel/pipeline/pipeline_checks.hpp>
 
 namespace lockstep {
 namespace {
@@ -24,14 +27,25 @@ Device device_of(const std::vector<std::shared_ptr<nn::Module>>& modules) {
   return nn::default_device();
 }
 
+/// Whether replicas of any rank's stages wait for each other in forward.
+bool any_is_collective(ProcessGroup& group,
+                       const std::vector<std::shared_ptr<nn::Module>>& modules) {
+  const bool mine = std::ranges::any_of(modules, [](const auto& module) {
+    return is_sharded(*module) || module->forward_is_collective();
+  });
+  return all_reduce_scalar(group, mine ? 1.0 : 0.0, ReduceOp::max) > 0.0;
+}
+
 }  // namespace
 
 StageExecutor::StageExecutor(std::shared_ptr<ProcessGroup> group, PipelineSchedule schedule,
-                             const std::vector<std::shared_ptr<nn::Module>>& modules, Loss loss)
+                             const std::vector<std::shared_ptr<nn::Module>>& modules,
+                             PipelineLoss loss)
     : group_(std::move(group)),
       schedule_(std::move(schedule)),
       loss_of_(std::move(loss)),
-      device_(device_of(modules)) {
+      device_(device_of(modules)),
+      runs_empty_(any_is_collective(*group_, modules)) {
   auto module = modules.begin();
   for (int stage = 0; stage < schedule_.stages(); ++stage) {
     if (has_stage(stage)) stages_.push_back(make_stage(stage, *module++));
@@ -70,6 +84,7 @@ StageExecutor::Stage& StageExecutor::own(int number) {
 }
 
 double StageExecutor::share_of(const Microbatch& microbatch) const {
+  if (microbatch.rows() == 0) return 0.0;
   return static_cast<double>(microbatch.rows()) / static_cast<double>(batch_.rows);
 }
 
@@ -80,18 +95,15 @@ std::vector<Microbatch> StageExecutor::order_of(int stage, bool forward) const {
                            ? action.kind == Kind::forward
                            : action.kind == Kind::backward || action.kind == Kind::backward_input;
     const Microbatch& microbatch = microbatches_[static_cast<std::size_t>(action.microbatch)];
-    if (sends && action.stage == stage && microbatch.rows() > 0) order.push_back(microbatch);
+    if (sends && action.stage == stage && runs(microbatch)) order.push_back(microbatch);
   }
   return order;
 }
 
 void StageExecutor::begin() {
-  const std::int64_t rows = batch_.rows, count = schedule_.microbatches;
-  microbatches_.clear();
-  for (std::int64_t k = 0; k < count; ++k)
-    microbatches_.push_back({static_cast<int>(k), rows * k / count, rows * (k + 1) / count});
+  microbatches_ = cut_into_microbatches(batch_.rows, schedule_.microbatches);
   losses_.clear();
-  outputs_.assign(static_cast<std::size_t>(count), {});
+  outputs_.assign(microbatches_.size(), {});
   for (Stage& stage : stages_) {
     if (stage.input_from) stage.input_from->begin(order_of(stage.number - 1, true), device_);
     if (stage.gradient_from && batch_.records)
@@ -105,7 +117,8 @@ void StageExecutor::run(const Batch& batch) {
   const GradModeGuard mode(batch_.records);
   for (const auto& action : schedule_.actions[static_cast<std::size_t>(group_->rank())]) {
     const Microbatch& microbatch = microbatches_[static_cast<std::size_t>(action.microbatch)];
-    if (microbatch.rows() == 0 || (action.kind != Kind::forward && !batch_.records)) continue;
+    if (!runs(microbatch) || (action.kind != Kind::forward && !batch_.records)) continue;
+    action_ = &action;
     Stage& stage = own(action.stage);
     const TraceScope scope("pipeline", name_of(action.kind), stage.name, action.microbatch);
     switch (action.kind) {
@@ -123,12 +136,16 @@ void StageExecutor::run(const Batch& batch) {
       }
     }
   }
+  action_ = nullptr;
   for (Stage& stage : stages_) {
     if (stage.output_to) stage.output_to->finish();
     if (stage.gradient_to) stage.gradient_to->finish();
   }
-  batch_.input = batch_.target = {};
+  if (batch_.rows == 0 && runs_empty_) forget_shapes();  // leading extents were guessed
+  batch_.input = batch_.target = batch_.loss_scale = {};
 }
+
+std::string StageExecutor::position() const { return action_ ? to_string(*action_) : ""; }
 
 void StageExecutor::forward(Stage& stage, const Microbatch& microbatch) {
   const auto number = static_cast<std::size_t>(microbatch.number);
@@ -146,11 +163,10 @@ void StageExecutor::forward(Stage& stage, const Microbatch& microbatch) {
   Variable out = (*stage.module)(in);
   if (stage.number == last_stage()) {
     if (batch_.keeps_output) {
-      outputs_[number] = out.data();
+      if (microbatch.rows() > 0) outputs_[number] = out.data();
       return;
     }
-    out = loss_of_(out, batch_.target.slice(microbatch.begin, microbatch.end));
-    losses_.emplace_back(share_of(microbatch), out.data());
+    out = loss_of_rows(out, microbatch);
   } else if (stage.output_to) {
     stage.output_to->send(out.data(), microbatch);
   } else {
@@ -160,6 +176,14 @@ void StageExecutor::forward(Stage& stage, const Microbatch& microbatch) {
   if (stage.gradient_from) stage.gradient_from->learn(out.data(), microbatch);
   slot.input = in;
   slot.output = std::move(out);
+}
+
+Variable StageExecutor::loss_of_rows(const Variable& output, const Microbatch& microbatch) {
+  if (microbatch.rows() == 0) return sum(output);  // a root for backward, which adds zeros
+  Variable loss =
+      loss_of_(output, batch_.target.slice(microbatch.begin, microbatch.end), microbatch);
+  losses_.emplace_back(share_of(microbatch), loss.data());
+  return loss;
 }
 
 void StageExecutor::backward(Stage& stage, const Microbatch& microbatch, bool splits) {
@@ -172,7 +196,14 @@ void StageExecutor::backward(Stage& stage, const Microbatch& microbatch, bool sp
     gradient = stage.gradient_from ? stage.gradient_from->receive(microbatch)
                                    : std::exchange(slot.arrived_gradient, {});
   }
-  const double seed = batch_.weight * share_of(microbatch);
+  double seed = batch_.weight * share_of(microbatch);
+  if (stage.number == last_stage() && batch_.loss_scale.defined()) {
+    if (batch_.loss_scale.device() == Device{}) {
+      seed *= batch_.loss_scale.item();
+    } else {
+      gradient = seed_on_device(out, seed);
+    }
+  }
   if (!out.requires_grad()) {
     // Without parameters that are trained, here and before.
   } else if (splits) {
@@ -190,6 +221,23 @@ void StageExecutor::backward(Stage& stage, const Microbatch& microbatch, bool sp
   } else {
     own(stage.number - 1).slots[number].arrived_gradient = std::move(handed_on);
   }
+}
+
+Tensor StageExecutor::seed_on_device(const Variable& loss, double seed) const {
+  const Tensor factor = batch_.loss_scale.to(DType::f64);  // rounded once, like the loss
+  factor *= seed;
+  return factor.to(loss.data().dtype()).reshape(loss.shape());
+}
+
+double StageExecutor::waited_s() const noexcept {
+  double seconds = 0.0;
+  for (const Stage& stage : stages_) {
+    for (const auto* messages :
+         {&stage.input_from, &stage.output_to, &stage.gradient_from, &stage.gradient_to}) {
+      if (*messages) seconds += (*messages)->waited_s();
+    }
+  }
+  return seconds;
 }
 
 double StageExecutor::loss() const {

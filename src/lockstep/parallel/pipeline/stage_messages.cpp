@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/call_label.hpp>
 
@@ -26,9 +27,12 @@ StageMessages::Format StageMessages::format_of(const Tensor& t,
   };
   if (t.layout() != Layout::plain)
     refuse("is in channel blocks; the stage must return a plain one.");
-  if (t.dims() == 0 || t.size(0) % microbatch.rows() != 0)
+  const std::int64_t rows = microbatch.rows();
+  if (t.dims() == 0 || (rows == 0 ? t.size(0) : t.size(0) % rows) != 0)
     refuse("cannot be sent: the leading extent must be a multiple of the rows.");
-  Format format{t.dtype(), t.shape().with_leading(t.size(0) / microbatch.rows())};
+  // Without rows the extent for each is not known.
+  const std::int64_t leading = rows > 0 ? t.size(0) / rows : format_ ? format_->row[0] : 1;
+  Format format{t.dtype(), t.shape().with_leading(leading)};
   if (format_ && *format_ != format) {
     refuse("differs from the shape or dtype of the messages before, " +
            std::string(name_of(format_->dtype)) + to_string(format_->row) +
@@ -91,13 +95,15 @@ void StageMessages::post_ahead() {
   while (format_ && posted_ < order_.size() && pending_.size() < receives_ahead) post();
 }
 
-void StageMessages::wait(Message& message) const {
+void StageMessages::wait(Message& message) {
   const auto sentence = [&] {
     return std::string(" The message is \"") + what_ + " " + std::to_string(message.microbatch) +
            "\" of the pipeline.";
   };
   try {
+    const auto begin = Clock::now();
     message.work.wait();
+    waited_s_ += seconds_since(begin);
   } catch (const TimeoutError& error) {
     throw TimeoutError(error.what() + sentence());
   } catch (const CommError& error) {

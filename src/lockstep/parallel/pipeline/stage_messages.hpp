@@ -7,15 +7,9 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/comm/work.hpp>
+#include <lockstep/parallel/pipeline/microbatch.hpp>
 
 namespace lockstep {
-
-/// A micro-batch: rows [begin, end) of the batch.
-struct Microbatch {
-  int number = 0;
-  std::int64_t begin = 0, end = 0;
-  [[nodiscard]] std::int64_t rows() const noexcept { return end - begin; }
-};
 
 /// This rank's end of the messages from one stage to a neighbour on another rank: activations, or
 /// their gradients. All messages have one dtype, and one shape for each row of a micro-batch; both
@@ -46,6 +40,9 @@ class StageMessages {
   /// finish()'s do.
   [[nodiscard]] Tensor receive(const Microbatch& microbatch);
 
+  /// Seconds in which this rank has waited for messages.
+  [[nodiscard]] double waited_s() const noexcept { return waited_s_; }
+
   /// Messages of the next step may have another shape. Both ends.
   void forget_shape() noexcept { format_.reset(); }
 
@@ -69,7 +66,7 @@ class StageMessages {
   void post();
   void post_ahead();
   /// Adds to a failure of the group what the message was.
-  void wait(Message& message) const;
+  void wait(Message& message);
 
   ProcessGroup& group_;
   int peer_, tag_;
@@ -81,6 +78,7 @@ class StageMessages {
   std::size_t posted_ = 0;  ///< of order_
   std::deque<Message> pending_;
   Device device_;
+  double waited_s_ = 0.0;
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_label.hpp>
@@ -87,9 +88,10 @@ TiedParameters::TiedParameters(ProcessGroup& group, const std::vector<int>& rank
                       tied[i].front().name, first, ranks[0], other, rank));
     }
     if (ranks.size() < 2) continue;
-    all_.push_back({parameters[i], group.new_group(ranks), {}});
+    all_.push_back({parameters[i], group.new_group(ranks), {}, {}});
     all_.back().group->set_name("tied");
     if (!parameters[i].defined()) continue;
+    all_.back().revocation = std::make_unique<Revocation>(*all_.back().group);
     const CallLabel label("tied value", static_cast<int>(i));
     all_.back().group->broadcast(parameters[i].data(), 0).wait();
   }
@@ -110,15 +112,33 @@ void TiedParameters::sum() {
     if (!one.parameter.defined() || !one.parameter.requires_grad()) continue;
     const Tensor gradient = one.parameter.grad_buffer();
     if (!one.parameter.grad().defined()) gradient.zero();
+    const auto begin = Clock::now();
     one.group->all_reduce(gradient, ReduceOp::sum).wait();
+    waited_s_ += seconds_since(begin);
     one.parameter.mark_grad_present();
     if (one.before.defined()) gradient += one.before;
     one.before = {};
   }
 }
 
+bool TiedParameters::is_of_earlier_stage(const Variable& parameter) const {
+  return std::ranges::any_of(all_, [&](const One& one) {
+    return one.parameter.defined() && one.parameter.record() == parameter.record() &&
+           one.group->rank() > 0;
+  });
+}
+
+void TiedParameters::revoke(const std::string& reason) noexcept {
+  for (One& one : all_) {
+    if (one.revocation) one.revocation->revoke(reason);
+  }
+}
+
 void TiedParameters::close() {
-  for (One& one : all_) one.group->close();
+  for (One& one : all_) {
+    one.revocation.reset();
+    one.group->close();
+  }
   all_.clear();
 }
 

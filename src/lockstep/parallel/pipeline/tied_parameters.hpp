@@ -6,6 +6,7 @@
 
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/comm/revocation.hpp>
 #include <lockstep/parallel/pipeline/pipeline_options.hpp>
 
 namespace lockstep {
@@ -27,6 +28,12 @@ class TiedParameters {
   void begin(bool summed);
   /// Sums over the stages. Collective over their ranks.
   void sum();
+  /// Whether it is tied to a parameter of an earlier stage on another rank.
+  [[nodiscard]] bool is_of_earlier_stage(const Variable& parameter) const;
+  /// Seconds in which this rank has waited for sums.
+  [[nodiscard]] double waited_s() const noexcept { return waited_s_; }
+  /// Ends the sums on all ranks.
+  void revoke(const std::string& reason) noexcept;
   /// Closes the groups. Collective.
   void close();
 
@@ -35,8 +42,10 @@ class TiedParameters {
     Variable parameter;  ///< undefined on a rank without
     std::shared_ptr<ProcessGroup> group;
     Tensor before;  ///< a gradient that is summed already
+    std::unique_ptr<Revocation> revocation;
   };
   std::vector<One> all_;  ///< those of several ranks
+  double waited_s_ = 0.0;
 };
 
 }  // namespace lockstep

@@ -14,16 +14,19 @@
 namespace lockstep {
 
 TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr group)
+    : TensorParallelGradNorm(model.named_parameters(), model.state_dict(), std::move(group)) {}
+
+TensorParallelGradNorm::TensorParallelGradNorm(const std::vector<nn::NamedParameter>& parameters,
+                                               const StateDict& state, GroupPtr group)
     : group_(std::move(group)),
       mine_(Tensor::empty({1}, DType::f64)),
       all_(Tensor::empty({group_->size(), 1}, DType::f64)) {
-  const StateDict state = model.state_dict();
   std::vector<nn::NamedParameter> slabs;
   std::vector<std::int64_t> offsets;  // of each slab
   std::vector<std::size_t> begins;
-  for (const nn::NamedParameter& parameter : model.named_parameters()) {
-    const Placement& placement = state.find(parameter.name)->placement;
-    if (!placement.sharded) {
+  for (const nn::NamedParameter& parameter : parameters) {
+    const auto& [name, tensor, placement] = *state.find(parameter.name);
+    if (!placement.sharded || placement.global == tensor.shape()) {
       whole_.push_back(parameter);
       continue;
     }

@@ -14,6 +14,7 @@
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/layers/transformer.hpp>
 #include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/parallel/pipeline/gpt_stages.hpp>
 #include <lockstep/parallel/tensor/partitions.hpp>
 
 namespace lockstep {
@@ -178,8 +179,9 @@ void SequenceRegion::apply(const ParallelPlace& place) const {
 
 void GptParallel::apply(const ParallelPlace& place) const {
   const auto* const gpt = place.as<nn::Gpt>();
-  if (!gpt) place.refuse("GptParallel", "Gpt");
-  const std::int64_t rows = gpt->options().vocabulary;
+  const auto* const stage = place.as<GptStage>();
+  if (!gpt && !stage) place.refuse("GptParallel", "Gpt and GptStage");
+  const std::int64_t rows = (gpt ? gpt->options() : stage->options()).vocabulary;
   ProcessGroup& group = *place.group();
   const Slice mine = cut_units(has(place, rows, "tokens"), rows, group.size(), group.rank()).units;
   give<GptPartition>(place, sequence_, ClassSlab{mine.first, mine.count, rows});

@@ -7,10 +7,10 @@
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 #include <lockstep/train/parts/weight_averaging.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
@@ -38,11 +38,11 @@ class AveragingPart final : public TrainingPart {
     }
   }
   void begin(const Training& training) override {
-    averaging_.emplace(training.plan.averaging, training.model);
+    averaging_.emplace(training.plan.averaging, training.strategy);
   }
   void after_update(const Training& training, StepResult& /*step*/) override {
     const TrainState& state = training.state;
-    if (averaging_->begins_after(state.step, state.epoch)) training.ddp.broadcast_buffers();
+    if (averaging_->begins_after(state.step, state.epoch)) training.strategy.broadcast_buffers();
     averaging_->after_step(state.step, state.epoch);
   }
   void after_epoch(const Training& training) override {
@@ -86,15 +86,14 @@ class AveragingPart final : public TrainingPart {
             batches, rank, make_order(task.data(), plan.train.seed, task.loading().shuffle)),
         task.loading().prefetch, task.data().augmentation, plan.device);
     loader.start_epoch(training.state.epoch);
-    nn::Module& model = training.model;
-    const bool all_go_forward = model.forward_is_collective();
+    const bool all_go_forward = training.strategy.all_go_forward();
     averaging_->update_bn(whole ? nullptr : training.data_group.get(), [&] {
       if (!loader.has_next()) return false;
       const Share share = batches.share(loader.next_step(), rank);
       const nn::RandomContextGuard random(
           {plan.train.seed, static_cast<std::uint32_t>(training.state.step), share.first_in_batch});
       const Batch& batch = loader.next();
-      if (share.size() > 0 || all_go_forward) static_cast<void>(task.forward(model, batch));
+      if (share.size() > 0 || all_go_forward) static_cast<void>(training.strategy.evaluate(batch));
       return true;
     });
   }

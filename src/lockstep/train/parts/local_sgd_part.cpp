@@ -5,6 +5,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -16,7 +17,7 @@ class LocalSgdPart final : public TrainingPart {
 
   void begin(const Training& training) override {
     const LocalSgdOptions& options = training.plan.ddp.local_sgd;
-    averager_.emplace(training.ddp.flat_values(), training.data_group, options.period,
+    averager_.emplace(training.strategy.ddp()->flat_values(), training.data_group, options.period,
                       options.start_step);
   }
   void restore(const Training& training, PartState& /*state*/) override {

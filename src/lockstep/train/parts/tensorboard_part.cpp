@@ -10,6 +10,7 @@
 #include <lockstep/train/report/event_file.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -60,7 +61,7 @@ class TensorBoardPart final : public TrainingPart {
   void after_step(const Training& training, const StepResult& /*step*/) override {
     if (!file_ || histogram_every_ == 0 || training.state.step % histogram_every_ != 0) return;
     EventSummary values;
-    for (const auto& [name, parameter] : training.model.named_parameters()) {
+    for (const auto& [name, parameter] : training.strategy.named_parameters()) {
       if (const Tensor gradient = parameter.grad(); gradient.defined())
         values.add_histogram("gradients/" + name, histogram_of(gradient));
       values.add_histogram("parameters/" + name, histogram_of(parameter.data()));

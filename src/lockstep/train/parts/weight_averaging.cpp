@@ -8,6 +8,7 @@
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -33,19 +34,19 @@ void average_statistics(ProcessGroup& group, const nn::Module& model) {
 
 }  // namespace
 
-WeightAveraging::WeightAveraging(const AveragingOptions& options, nn::Module& model)
+WeightAveraging::WeightAveraging(const AveragingOptions& options, const Strategy& strategy)
     : options_(options),
-      model_(model),
-      average_(model, options.kind == AveragingOptions::Kind::ema
-                          ? std::optional<double>(options.decay)
-                          : std::nullopt) {
+      strategy_(strategy),
+      average_(strategy.named_parameters(), options.kind == AveragingOptions::Kind::ema
+                                                ? std::optional<double>(options.decay)
+                                                : std::nullopt) {
   if (!wants_update_bn()) return;
-  for (const auto& [name, buffer] : model.named_buffers())
+  for (const auto& [name, buffer] : strategy.model().named_buffers())
     buffers_.emplace_back(buffer, buffer.clone());
 }
 
 bool WeightAveraging::wants_update_bn() const {
-  return options_.update_bn && !nn::batch_norms_of(model_).empty();
+  return options_.update_bn && !nn::batch_norms_of(strategy_.model()).empty();
 }
 
 bool WeightAveraging::is_due(std::int64_t step, std::int64_t epoch) const {
@@ -67,8 +68,8 @@ void WeightAveraging::after_epoch(std::int64_t epoch) {
 
 void WeightAveraging::update_bn(ProcessGroup* group, const std::function<bool()>& forward_next) {
   swap();
-  optim::update_bn(model_, forward_next);
-  if (group) average_statistics(*group, model_);
+  optim::update_bn(strategy_.model(), forward_next);
+  if (group) average_statistics(*group, strategy_.model());
   swap();
 }
 
@@ -91,7 +92,7 @@ WeightAveraging::InUse::~InUse() {
 }
 
 StateDict WeightAveraging::state_dict() const {
-  StateDict state = model_.state_dict();
+  StateDict state = strategy_.state_dict();
   if (!has_begun()) return state;
   StateDict used;
   for (const auto& [name, tensor, placement] : state) {

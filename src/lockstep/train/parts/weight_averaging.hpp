@@ -14,11 +14,14 @@
 
 namespace lockstep::train {
 
+class Strategy;
+
 /// A run's averaged weights ([averaging]) and, with update_bn, their buffers. Local except
 /// update_bn(): ranks with equal models have equal averages.
 class WeightAveraging {
  public:
-  WeightAveraging(const AveragingOptions& options, nn::Module& model);
+  /// `strategy` must live as long.
+  WeightAveraging(const AveragingOptions& options, const Strategy& strategy);
 
   /// Whether after_step(step, epoch) makes the first average. Until update_bn() it has the model's
   /// own statistics, which must be the same on all ranks.
@@ -61,7 +64,7 @@ class WeightAveraging {
   void swap();
 
   AveragingOptions options_;
-  nn::Module& model_;
+  const Strategy& strategy_;
   optim::AveragedModel average_;
   std::vector<std::pair<Tensor, Tensor>> buffers_;  ///< tensors of the model and of the averages
 };

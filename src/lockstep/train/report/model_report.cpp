@@ -86,7 +86,7 @@ std::string model_report(const Task& task, const RunPlan& plan, int ranks) {
   trainer.start_epoch(0);
   for (std::int64_t step = 0; step < std::min<std::int64_t>(2, trainer.steps_an_epoch()); ++step)
     static_cast<void>(trainer.step());
-  const std::int64_t parameters = bytes_of(trainer.model().state_dict()),
+  const std::int64_t parameters = bytes_of(trainer.state_dict()),
                      slots = bytes_of(trainer.optimizer().state_dict());
   line("parameters and buffers", parameters);
   line("gradients", trainer.model().parameter_count() * std::int64_t{4});

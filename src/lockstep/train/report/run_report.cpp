@@ -18,6 +18,7 @@
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/report.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
@@ -185,11 +186,12 @@ void RunReport::evaluated(const char* set, const Evaluation& found, double secon
 
 void RunReport::finish(double training_wall) {
   ProcessGroup& group = *training_.group;
-  const DistributedDataParallel& ddp = training_.ddp;
+  const DistributedDataParallel* ddp = training_.strategy.ddp();
   outcome_.epochs = training_.state.epoch;
   outcome_.steps = training_.state.step;
-  if (training_.plan.ddp.comm_hook != CommHookKind::all_reduce && ddp.stats().traffic.replaced > 0)
-    outcome_.comm_hook = {ddp.comm_hook().name(), ddp.stats().traffic};
+  if (ddp && training_.plan.ddp.comm_hook != CommHookKind::all_reduce &&
+      ddp->stats().traffic.replaced > 0)
+    outcome_.comm_hook = {ddp->comm_hook().name(), ddp->stats().traffic};
   StepTimes mine = clock_.totals();
   const double wall = all_reduce_scalar(group, training_wall, ReduceOp::max);
   outcome_.samples_per_s = wall > 0 ? static_cast<double>(mine.samples) / wall : 0.0;

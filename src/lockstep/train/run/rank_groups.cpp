@@ -16,30 +16,42 @@
 namespace lockstep::train {
 
 std::vector<MeshDim> dims_of(const MeshOptions& options) {
-  return {{"dp", static_cast<int>(options.dp)},
+  return {{"pp", static_cast<int>(options.pp)},
+          {"dp", static_cast<int>(options.dp)},
+          {"fsdp", static_cast<int>(options.fsdp)},
           {"cp", static_cast<int>(options.cp)},
           {"tp", static_cast<int>(options.tp)}};
 }
 
 MeshOptions fitted(const MeshOptions& options, int ranks) {
   const auto dims = fit_mesh(dims_of(options), ranks);
-  return {.dp = dims[0].size, .cp = dims[1].size, .tp = dims[2].size};
+  return {.pp = dims[0].size,
+          .dp = dims[1].size,
+          .fsdp = dims[2].size,
+          .cp = dims[3].size,
+          .tp = dims[4].size};
 }
 
 RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all, const MeshOptions& options) {
   expect_given("Trainer", "the process group", all);
   const MeshOptions sizes = fitted(options, all->size());
-  RankGroups groups{.all = all, .batch = all, .sequence = nullptr, .data = all, .tensor = nullptr};
-  if (sizes.tp == 1 && sizes.cp == 1) return groups;
+  RankGroups groups{.all = all, .batch = all, .data = all, .shards = all};
   auto dims = dims_of(sizes);
   std::erase_if(dims, [](const MeshDim& dim) { return dim.name != "dp" && dim.size == 1; });
+  if (dims.size() == 1) return groups;
   DeviceMesh mesh(all, std::move(dims));
-  groups.batch = groups.data = mesh.group("dp");
-  if (sizes.cp > 1) {
-    groups.sequence = mesh.group("cp");
-    groups.data = mesh.flatten({"dp", "cp"});
-  }
-  if (sizes.tp > 1) groups.tensor = mesh.group("tp");
+  // The ranks along those of the dimensions that there are.
+  const auto along = [&](std::vector<std::string_view> names) {
+    std::erase_if(names, [&](std::string_view name) { return !mesh.has(name); });
+    return names.size() == 1 ? mesh.group(names[0]) : mesh.flatten(names);
+  };
+  groups.batch = along({"dp", "fsdp"});
+  groups.data = along({"dp", "fsdp", "cp"});
+  groups.shards = mesh.has("fsdp") ? along({"fsdp", "cp"}) : groups.data;
+  if (mesh.has("fsdp") && sizes.dp > 1) groups.replicas = mesh.group("dp");
+  if (mesh.has("cp")) groups.sequence = mesh.group("cp");
+  if (mesh.has("tp")) groups.tensor = mesh.group("tp");
+  if (mesh.has("pp")) groups.stages = mesh.group("pp");
   return groups;
 }
 

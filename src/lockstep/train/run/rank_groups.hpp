@@ -23,13 +23,19 @@ struct RankGroups {
   /// The ranks that share out the samples of a batch.
   std::shared_ptr<ProcessGroup> batch;
   /// The ranks that share out each sequence. Null if each has whole ones.
-  std::shared_ptr<ProcessGroup> sequence;
+  std::shared_ptr<ProcessGroup> sequence = nullptr;
   /// Those two together: ranks whose losses and gradients are summed. They hold the same part of
   /// the model.
   std::shared_ptr<ProcessGroup> data;
+  /// Those of `data` over which train.zero shares out the model's state.
+  std::shared_ptr<ProcessGroup> shards;
+  /// Those of `data` that hold the same shares. Null if no two do.
+  std::shared_ptr<ProcessGroup> replicas = nullptr;
   /// The ranks that share out the model's tensors: they compute the same samples together. Null if
   /// each holds all of the model.
-  std::shared_ptr<ProcessGroup> tensor;
+  std::shared_ptr<ProcessGroup> tensor = nullptr;
+  /// The ranks that share out the model's layers, by stage. Null if each has all of them.
+  std::shared_ptr<ProcessGroup> stages = nullptr;
 
   [[nodiscard]] int sequence_parts() const noexcept;
   /// This rank's slice of the sequences of `batch`, if several share them out; else the batch.

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include <lockstep/base/trace.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
 RunStates::RunStates(const Training& training, const TrainingParts& parts, Contents contents,
@@ -57,7 +57,7 @@ void RunStates::save(Due due) {
   const TrainState& state = training_.state;
   const TraceScope scope("checkpoint", "save", nullptr, state.step);
   if (due == Due::now && saves_.skips(state)) return;
-  training_.ddp.broadcast_buffers();
+  training_.strategy.broadcast_buffers();
   for (const auto& part : parts_) part->before_save(training_);
   try {
     saves_.start(contents_(), not_finite());
@@ -72,7 +72,7 @@ void RunStates::save(Due due) {
 void RunStates::copy() {
   if (!std::ranges::all_of(parts_, [](const auto& part) { return part->ranks_are_equal(); }))
     return;
-  training_.ddp.broadcast_buffers();
+  training_.strategy.broadcast_buffers();
   copies_->save(contents_(), not_finite());
 }
 

@@ -30,6 +30,7 @@ Evaluator::Evaluator(RankGroups ranks, const Task& task, std::shared_ptr<const D
       task_(task),
       data_(expect_given("Evaluator", "the data set", std::move(data))),
       batches_(data_->size(), batch_size, ranks_.batch->size()),
+      device_(device),
       loader_(std::make_unique<Loader>(
           data_, std::make_unique<EvalBatches>(batches_, ranks_.batch->rank()),
           task.loading().prefetch, BatchTransforms{}, device)) {}
@@ -37,6 +38,11 @@ Evaluator::Evaluator(RankGroups ranks, const Task& task, std::shared_ptr<const D
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::operator()(nn::Module& model) {
+  return (*this)(
+      model, [&](const Batch& batch) { return task_.forward(model, batch); }, false);
+}
+
+Evaluation Evaluator::operator()(nn::Module& model, const Forward& forward, bool all_go_forward) {
   const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
   const nn::ModeGuard evaluating(model, false);
@@ -51,13 +57,17 @@ Evaluation Evaluator::operator()(nn::Module& model) {
         static_cast<std::size_t>(batches_.batch_of(ranks_.batch->rank(), loader_->next_step()));
     const auto row = std::span(rows).subspan(number * width, width);
     const Batch batch = ranks_.own_slice(loader_->next());
-    const Variable output = task_.forward(model, batch);
+    const Variable output = forward(batch);
+    if (!output.defined()) continue;
     row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size()) /
              ranks_.sequence_parts();
     task_.measure(output.data(), batch, row.subspan(1));
   }
+  if (all_go_forward && batches_.batches_of(ranks_.batch->rank()) < batches_.batches_of(0))
+    static_cast<void>(forward(ranks_.own_slice(Batch(*data_, 0, device_))));
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
   ranks_.data->all_reduce(all_rows, ReduceOp::sum).wait();
+  if (ranks_.stages) ranks_.stages->broadcast(all_rows, ranks_.stages->size() - 1).wait();
   rows = all_rows.to_vector<double>();
   const auto over_batches = [&](std::size_t column, ReduceOp op) {
     double total = rows[column];

@@ -1,13 +1,16 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 
+#include <lockstep/autograd/variable.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/tensor/device.hpp>
 #include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/task/outcome.hpp>
 
 namespace lockstep {
+class Batch;
 class Dataset;
 class Loader;
 namespace nn {
@@ -28,14 +31,22 @@ class Evaluator {
             std::int64_t batch_size, Device device = {});
   ~Evaluator();
 
+  /// The model's output for a batch; undefined on a rank that does not compute it.
+  using Forward = std::function<Variable(const Batch& batch)>;
+
   /// Runs the model in evaluation mode and restores the mode of each module. Collective.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
+  /// The same by `forward`, which runs `model` or a part of it. With `all_go_forward` all ranks
+  /// call it as often, some with batches of 0 samples.
+  [[nodiscard]] Evaluation operator()(nn::Module& model, const Forward& forward,
+                                      bool all_go_forward);
 
  private:
   RankGroups ranks_;
   const Task& task_;
   std::shared_ptr<const Dataset> data_;
   EvalPlan batches_;
+  Device device_;
   std::unique_ptr<Loader> loader_;
 };
 

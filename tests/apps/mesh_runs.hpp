@@ -1,10 +1,12 @@
 #pragma once
-// Runs of decks with [mesh], and their curves.
+// Runs of small models on meshes of ranks, for the tests of [mesh] and train.zero.
 #include <gtest/gtest.h>
 
 #include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
 #include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace lockstep::test {
 
 using Words = std::vector<std::string>;
 
-class Mesh : public ::testing::Test {
+class MeshRuns : public ::testing::Test {
  protected:
   Words settings(const std::string& dir, const Words& more) const {
     Words all;

@@ -1,0 +1,41 @@
+#include <lockstep/parallel/found_inf.hpp>
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <lockstep/comm/agreed_error.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/tensor/finite.hpp>
+
+namespace lockstep {
+
+void agree_on_found_inf(const char* who, ProcessGroup& group,
+                        const std::vector<nn::NamedParameter>& parameters) {
+  constexpr double finite = 0, not_finite = 1, no_element = 2;
+  const auto has_elements = [](const nn::NamedParameter& one) {
+    return one.variable.requires_grad() && one.variable.data().numel() > 0;
+  };
+  const auto is_broken = [](const nn::NamedParameter& one) {
+    const Tensor gradient = one.variable.grad();
+    return gradient.defined() && !all_finite(gradient);
+  };
+  const double mine = std::ranges::none_of(parameters, has_elements) ? no_element
+                      : std::ranges::any_of(parameters, is_broken)   ? not_finite
+                                                                     : finite;
+  const double worst = all_reduce_scalar(group, mine, ReduceOp::max);
+  if (worst == no_element) {
+    throw AgreedError(fmt::format(
+        "{}: a rank has no element of any trained parameter, so its GradScaler cannot see that the "
+        "others skip a step. Use fewer ranks for so small a model, or another precision than fp16.",
+        who));
+  }
+  if (worst == finite) return;
+  for (const auto& one : parameters) {
+    const Tensor gradient = one.variable.grad();
+    if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+}  // namespace lockstep

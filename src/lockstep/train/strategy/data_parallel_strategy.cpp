@@ -1,0 +1,80 @@
+#include <lockstep/train/strategy/data_parallel_strategy.hpp>
+
+#include <utility>
+#include <vector>
+
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/strategy/wrapper_pass.hpp>
+
+namespace lockstep::train {
+namespace {
+
+std::unique_ptr<DistributedDataParallel> replicated(std::shared_ptr<nn::Module> model,
+                                                    const RunPlan& plan, const RankGroups& ranks) {
+  const MemoryLabel label("model and gradients");
+  return std::make_unique<DistributedDataParallel>(std::move(model), ranks.data, plan.ddp);
+}
+
+}  // namespace
+
+DataParallelStrategy::DataParallelStrategy(std::shared_ptr<nn::Module> model, const Task& task,
+                                           const RunPlan& plan, const RankGroups& ranks)
+    : task_(task), tensor_group_(ranks.tensor), ddp_(replicated(std::move(model), plan, ranks)) {
+  if (tensor_group_) divided_norm_.emplace(ddp_->module(), tensor_group_);
+  const MemoryLabel label("optimizer state");
+  const auto make = [&](std::vector<nn::NamedParameter> parameters) {
+    return optim::make_optimizer(plan.optimizer, std::move(parameters));
+  };
+  if (plan.train.zero == 1) {
+    zero_.emplace(*ddp_, make);
+    return;
+  }
+  whole_optimizer_ = make(ddp_->module().trained_parameters());
+  whole_optimizer_->take_placements(ddp_->state_dict());
+}
+
+optim::Optimizer& DataParallelStrategy::optimizer() const noexcept {
+  return zero_ ? zero_->optimizer() : *whole_optimizer_;
+}
+
+bool DataParallelStrategy::all_go_forward() const { return model().forward_is_collective(); }
+
+void DataParallelStrategy::for_each_shard(const std::function<void(std::int64_t shard)>& body) {
+  ddp_->for_each_shard(body);
+}
+
+Tensor DataParallelStrategy::run(const Pass& pass) {
+  return run_by(*ddp_, all_go_forward(), task_, pass);
+}
+
+bool DataParallelStrategy::any_said_yes() {
+  const bool data_ranks_say_yes = ddp_->any_said_yes();
+  if (!tensor_group_) return data_ranks_say_yes;
+  return all_reduce_scalar(*tensor_group_, data_ranks_say_yes ? 1.0 : 0.0, ReduceOp::max) > 0.0;
+}
+
+optim::Clipping DataParallelStrategy::clip_gradients(const optim::OptimizerOptions& options) {
+  const auto& parameters = zero_ ? zero_->parameters() : optimizer().parameters();
+  if (!divided_norm_) return optim::clip_gradients(options, parameters);
+  return optim::clip_gradients(options, parameters,
+                               [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
+}
+
+void DataParallelStrategy::before_update() {
+  if (zero_) zero_->take_gradients();
+}
+
+void DataParallelStrategy::after_update() {
+  if (zero_) zero_->gather();
+}
+
+Variable DataParallelStrategy::evaluate(const Batch& batch) {
+  return task_.forward(model(), batch);
+}
+
+}  // namespace lockstep::train

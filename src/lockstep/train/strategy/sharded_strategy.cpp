@@ -1,0 +1,73 @@
+#include <lockstep/train/strategy/sharded_strategy.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/strategy/wrapper_pass.hpp>
+
+namespace lockstep::train {
+namespace {
+
+/// The dtype in which ddp.comm_hook lets gradients travel.
+std::optional<DType> reduce_dtype_of(CommHookKind hook) {
+  if (hook == CommHookKind::bf16_compress) return DType::bf16;
+  if (hook == CommHookKind::fp16_compress) return DType::f16;
+  return std::nullopt;
+}
+
+std::unique_ptr<FullyShardedDataParallel> sharded(std::shared_ptr<nn::Module> model,
+                                                  const RunPlan& plan, const RankGroups& ranks) {
+  const MemoryLabel label("model and gradients");
+  if (plan.ddp.sync_batch_norm) convert_sync_batchnorm(*model, *ranks.data);
+  FullyShardOptions options;
+  options.reshard_after_forward = plan.train.zero == 3;
+  options.reduce_dtype = reduce_dtype_of(plan.ddp.comm_hook);
+  return std::make_unique<FullyShardedDataParallel>(std::move(model), ranks.shards, options);
+}
+
+}  // namespace
+
+ShardedStrategy::ShardedStrategy(std::shared_ptr<nn::Module> model, const Task& task,
+                                 const RunPlan& plan, const RankGroups& ranks)
+    : task_(task),
+      all_(ranks.all),
+      broadcasts_buffers_(plan.ddp.broadcast_buffers_each_forward),
+      fsdp_(sharded(std::move(model), plan, ranks)) {
+  const MemoryLabel label("optimizer state");
+  optimizer_ = optim::make_optimizer(plan.optimizer, fsdp_->trained_parameters());
+  optimizer_->take_placements(fsdp_->state_dict());
+}
+
+Tensor ShardedStrategy::run(const Pass& pass) {
+  if (broadcasts_buffers_) broadcast_buffers();
+  return run_by(*fsdp_, all_go_forward(), task_,
+                {.batch = pass.batch,
+                 .weight = pass.weight,
+                 .loss_scale = pass.loss_scale,
+                 .is_last = true,
+                 .spans = pass.spans,
+                 .times = pass.times});
+}
+
+bool ShardedStrategy::any_said_yes() {
+  if (!question_) return false;
+  return all_reduce_scalar(*all_, question_() ? 1.0 : 0.0, ReduceOp::max) > 0.0;
+}
+
+optim::Clipping ShardedStrategy::clip_gradients(const optim::OptimizerOptions& options) {
+  return optim::clip_gradients(options, fsdp_->named_parameters(),
+                               [&](const Tensor& norm) { norm.fill(fsdp_->grad_norm()); });
+}
+
+Variable ShardedStrategy::evaluate(const Batch& batch) {
+  return fsdp_->forward([&](nn::Module& model) { return task_.forward(model, batch); });
+}
+
+}  // namespace lockstep::train
