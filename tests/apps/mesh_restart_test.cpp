@@ -149,6 +149,10 @@ TEST_F(MeshRestart, ShardedOptimizerGoesOnWithTheSameBitsAndOnAnotherMeshAlongIt
   expect_goes_on({"mlp", 2, {"train.zero=1"}, 3, {"train.zero=1"}});
 }
 
+TEST_F(MeshRestart, ShardedModelGoesOnWithTheSameBitsAndOnAnotherMeshAlongItsCurve) {
+  expect_goes_on({"mlp", 2, {"train.zero=3"}, 3, {"train.zero=2"}});
+}
+
 TEST_F(MeshRestart, ContextParallelGptGoesOnWithTheSameBitsAndOnAnotherMeshAlongItsCurve) {
   const Words no_dropout{"model.residual_dropout=0"};
   expect_goes_on(
@@ -156,7 +160,7 @@ TEST_F(MeshRestart, ContextParallelGptGoesOnWithTheSameBitsAndOnAnotherMeshAlong
 }
 
 TEST_F(MeshRestart, ProductsOnFourRanksGoOnWithTheSameBitsAndOnAnotherMeshAlongTheirCurve) {
-  expect_goes_on({"mlp", 4, {"mesh.tp=2", "train.zero=1"}, 2, {"train.zero=1"}});
+  expect_goes_on({"mlp", 4, {"mesh.tp=2"}, 2, {"train.zero=1"}});
 }
 
 }  // namespace

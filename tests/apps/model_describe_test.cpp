@@ -145,20 +145,15 @@ TEST(ModelDescribe, OfAMeshTellsGroupsSharesMemoryAndTraffic) {
 }
 
 TEST(ModelDescribe, OfADeckWithAMeshTellsItsOwnAndWithZeroItsMemory) {
-  const std::vector<std::string> deck{source("inputs/synthetic.toml"),
-                                      "--set",
-                                      "model.kind=\"mlp\"",
-                                      "--set",
-                                      "mesh.tp=2",
-                                      "--set",
-                                      "train.zero=1"};
+  const std::vector<std::string> deck{source("inputs/synthetic.toml"), "--set",
+                                      "model.kind=\"mlp\"", "--set", "mesh.tp=2"};
   std::vector<std::string> describe{"model", "describe"};
   describe.insert(describe.end(), deck.begin(), deck.end());
   const auto result = lockstep_utility(describe);
   ASSERT_EQ(result.exit_code, 0) << result.output;
   for (const char* text :
        {"535818", "activations of 128 samples", "The deck's mesh, planned:\nmesh pp=1 dp=1",
-        "tp=2: 2 ranks", "[256, 784] rows", "with the deck's train.zero = 1 together"})
+        "tp=2: 2 ranks", "[256, 784] rows", "with the deck's train.zero = 0 together 3.08 MiB"})
     EXPECT_TRUE(result.says(text)) << text << " in\n" << result.output;
   std::vector<std::string> of_program = deck;
   of_program.emplace_back("--describe");
@@ -168,6 +163,10 @@ TEST(ModelDescribe, OfADeckWithAMeshTellsItsOwnAndWithZeroItsMemory) {
   const auto three = classify(3, of_program);
   EXPECT_EQ(three.exit_code, 2) << three.output;
   EXPECT_TRUE(three.says("the sizes do not fit 3 ranks")) << three.output;
+  const auto sharded =
+      lockstep_utility({"model", "describe", source("inputs/synthetic.toml"), "--set",
+                        "model.kind=\"mlp\"", "--set", "mesh.dp=2", "--set", "train.zero=3"});
+  EXPECT_TRUE(sharded.says("with the deck's train.zero = 3 together 7.15 MiB")) << sharded.output;
   const auto one = lockstep_utility({"model", "describe", source("inputs/synthetic.toml")});
   EXPECT_FALSE(one.says("mesh")) << one.output;
 }

@@ -100,7 +100,9 @@ Elements most_elements(const nn::Module& model, const std::vector<PlannedParamet
   const std::vector<UnitModule> units = unit_modules(model, {});
   std::map<std::string, std::size_t> unit_of;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    for (const auto& parameter : units[u].parameters) unit_of[parameter.name] = u;
+    for (const auto& run : units[u].runs) {
+      for (const auto& parameter : run) unit_of[parameter.name] = u;
+    }
   }
   Elements most;
   for (int stage = 0; stage < pp; ++stage) {
