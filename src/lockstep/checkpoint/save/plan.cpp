@@ -127,6 +127,18 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks) {
   }
 }
 
+std::optional<std::int64_t> PlannedDataset::place_on(int rank, const Slab& slab) const {
+  if (holders.empty() || rank == slab.owner) return slab.local;
+  const auto& of_region = holders[slab.region];
+  const auto find = [&](int wanted) {
+    const auto at = std::ranges::lower_bound(of_region, wanted, {}, &RegionHolder::rank);
+    return at != of_region.end() && at->rank == wanted ? at : of_region.end();
+  };
+  const auto own = find(rank);
+  if (own == of_region.end()) return std::nullopt;
+  return slab.local - find(slab.owner)->at + own->at;
+}
+
 std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
                                        const StateDict& optimizer, Compression compression) {
   const std::string what = "the state cannot be saved";
@@ -188,6 +200,7 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     }
     try {
       entry.slabs = plan_slabs(by_parts, held, loads);
+      plan[i].holders = holders_of(held);
     } catch (const CheckpointError& e) {
       throw Agreed<CheckpointError>(fmt::format("{}: {}", what, e.what()));
     }

@@ -15,9 +15,6 @@
 
 namespace lockstep::train {
 
-namespace {
-
-/// From the outermost to the innermost, which is on one node where that is possible.
 std::vector<MeshDim> dims_of(const MeshOptions& options) {
   return {{"pp", static_cast<int>(options.pp)},
           {"dp", static_cast<int>(options.dp)},
@@ -25,8 +22,6 @@ std::vector<MeshDim> dims_of(const MeshOptions& options) {
           {"cp", static_cast<int>(options.cp)},
           {"tp", static_cast<int>(options.tp)}};
 }
-
-}  // namespace
 
 MeshOptions fitted(const MeshOptions& options, int ranks) {
   const auto dims = fit_mesh(dims_of(options), ranks);
