@@ -78,8 +78,7 @@ const Variable& GptStage::head() const {
   return head_;
 }
 
-Variable GptStage::loss(const Variable& x, const Tensor& target,
-                        const LossOptions& options) const {
+Variable GptStage::loss(const Variable& x, const Tensor& target, const LossOptions& options) const {
   if (partition()) return partition()->linear_cross_entropy(x, head(), target, options);
   return linear_cross_entropy(x, head(), target, options);
 }

@@ -35,9 +35,9 @@ struct Pipeline::Parts {
   std::vector<std::shared_ptr<DistributedDataParallel>> data_parallel;
   TiedParameters tied;
   StageNames names;
-  bool sharded;                          ///< a stage is
-  std::optional<PipelineState> state;    ///< unless one is
-  std::vector<bool> used;                ///< of names.parameters()
+  bool sharded;                        ///< a stage is
+  std::optional<PipelineState> state;  ///< unless one is
+  std::vector<bool> used;              ///< of names.parameters()
   Revocation revocation;
   std::vector<std::unique_ptr<Revocation>> of_replicas;
   std::function<bool()> question;
@@ -117,9 +117,9 @@ StageExecutor::Batch Pipeline::Parts::agreed_batch(const Tensor& input, const Te
   const bool has_first = executor.has_stage(0);
   const bool has_last = executor.has_stage(executor.last_stage());
   StageExecutor::Batch batch;
-  const AgreedBatch agreed = lockstep::agreed_batch(
-      executor.group(), has_first ? &input : nullptr, has_last ? target : nullptr,
-      asks && question && question());
+  const AgreedBatch agreed =
+      lockstep::agreed_batch(executor.group(), has_first ? &input : nullptr,
+                             has_last ? target : nullptr, asks && question && question());
   if (asks) any_said_yes = agreed.any_said_yes;
   batch.rows = agreed.rows;
   batch.input = input;
@@ -254,9 +254,7 @@ void Pipeline::agree_on_found_inf() {
   lockstep::agree_on_found_inf("Pipeline", parts_->executor.group(), named_parameters());
 }
 
-void Pipeline::ask_along(std::function<bool()> question) {
-  parts_->question = std::move(question);
-}
+void Pipeline::ask_along(std::function<bool()> question) { parts_->question = std::move(question); }
 
 bool Pipeline::any_said_yes() const noexcept { return parts_->any_said_yes; }
 
@@ -272,7 +270,8 @@ std::vector<std::string> Pipeline::never_used() const {
       const auto has_it = [&, record = variable.record()](const auto& ddp) {
         const auto unused = ddp->never_used();
         return std::ranges::any_of(ddp->module().named_parameters(), [&](const auto& one) {
-          return one.variable.record() == record && std::ranges::find(unused, one.name) == unused.end();
+          return one.variable.record() == record &&
+                 std::ranges::find(unused, one.name) == unused.end();
         });
       };
       if (!variable.requires_grad()) continue;

@@ -141,8 +141,8 @@ class Pipeline {
   [[nodiscard]] double grad_norm();
   /// The same, if `own` is the norm of the gradients of this rank's counted_parameters(), for
   /// stages that are divided themselves:
-  ///   const TensorParallelGradNorm slabs(pipeline.counted_parameters(), pipeline.state_dict(), tp);
-  ///   const double norm = pipeline.grad_norm(slabs.norm());
+  ///   const TensorParallelGradNorm slabs(pipeline.counted_parameters(), pipeline.state_dict(),
+  ///   tp); const double norm = pipeline.grad_norm(slabs.norm());
   [[nodiscard]] double grad_norm(double own);
   /// named_parameters() without those tied to another rank's earlier stage.
   [[nodiscard]] std::vector<nn::NamedParameter> counted_parameters() const;

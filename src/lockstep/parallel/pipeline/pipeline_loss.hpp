@@ -21,11 +21,12 @@ class PipelineLoss {
   requires std::is_invocable_r_v<Variable, F&, const Variable&, const Tensor&, const Microbatch&>
   PipelineLoss(F function) : function_(std::move(function)) {}  // NOLINT: a loss is a function
   template <class F>
-  requires std::is_invocable_r_v<Variable, F&, const Variable&, const Tensor&>
-  PipelineLoss(F function)  // NOLINT: a loss is a function
-      : function_([function = std::move(function)](
-                      const Variable& output, const Tensor& target,
-                      const Microbatch&) mutable { return function(output, target); }) {}
+  requires std::is_invocable_r_v<Variable, F&, const Variable&, const Tensor&> PipelineLoss(
+      F function)  // NOLINT: a loss is a function
+      : function_([function = std::move(function)](const Variable& output, const Tensor& target,
+                                                   const Microbatch&) mutable {
+          return function(output, target);
+        }) {}
 
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(function_); }
   [[nodiscard]] Variable operator()(const Variable& output, const Tensor& target,

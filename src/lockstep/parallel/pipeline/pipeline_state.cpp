@@ -142,8 +142,7 @@ StateDict PipelineState::own_of(const StateDict& all) const {
       state.insert(one.name, tensor, one.placement);
     } else if (is_run && tensor.shape() == global) {
       const std::int64_t begin = one.placement.offsets[0];
-      state.insert(one.name,
-                   tensor.reshape({tensor.numel()}).slice(begin, begin + one.own.numel()),
+      state.insert(one.name, tensor.reshape({tensor.numel()}).slice(begin, begin + one.own.numel()),
                    one.placement);
     } else {
       complain(fmt::format("{} is {} where the stage has {}", one.name, lockstep::describe(tensor),

@@ -39,7 +39,8 @@ bool any_is_collective(ProcessGroup& group,
 }  // namespace
 
 StageExecutor::StageExecutor(std::shared_ptr<ProcessGroup> group, PipelineSchedule schedule,
-                             const std::vector<std::shared_ptr<nn::Module>>& modules, PipelineLoss loss)
+                             const std::vector<std::shared_ptr<nn::Module>>& modules,
+                             PipelineLoss loss)
     : group_(std::move(group)),
       schedule_(std::move(schedule)),
       loss_of_(std::move(loss)),

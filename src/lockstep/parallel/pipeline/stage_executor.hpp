@@ -93,7 +93,7 @@ class StageExecutor {
   std::vector<Stage> stages_;
   Device device_;
   bool runs_empty_;
-  Batch batch_;  ///< that runs
+  Batch batch_;                             ///< that runs
   const PipelineAction* action_ = nullptr;  ///< of it
   std::vector<Microbatch> microbatches_;
   std::vector<std::pair<double, Tensor>> losses_;  ///< with their weights

@@ -74,9 +74,8 @@ ModulePtr sequential_of(const std::vector<Leaf>& leaves, std::size_t first, std:
 
 Row row_of(const ModulePtr& model) {
   if (const auto* const layered = dynamic_cast<const nn::Layered*>(model.get())) {
-    return {layered->layer_count(), [layered](std::size_t first, std::size_t end) {
-              return layered->layers(first, end);
-            }};
+    return {layered->layer_count(),
+            [layered](std::size_t first, std::size_t end) { return layered->layers(first, end); }};
   }
   if (is_list(*model) || typeid(*model) == typeid(nn::ModuleList)) {
     std::vector<Leaf> leaves;
@@ -103,7 +102,7 @@ Row row_of(const ModulePtr& model) {
 std::vector<double> costs_of(const Row& row, const Tensor& sample) {
   std::vector<double> costs;
   const NoGradGuard no_grad;
-  Variable x(sample);
+  Variable x = sample.defined() ? Variable(sample) : Variable();
   for (std::size_t i = 0; i < row.layers; ++i) {
     const ModulePtr layer = row.part(i, i + 1);
     if (!sample.defined()) {

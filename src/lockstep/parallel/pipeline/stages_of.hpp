@@ -34,9 +34,9 @@ struct PipelineStages {
 /// Stages have as equal amounts of arithmetic as possible (FlopCounter) in the forward of `sample`,
 /// a batch of a row or more as the model takes it, which is run through the layers, in evaluation
 /// mode; without a sample, as equal numbers of parameters, which is far off for convolutions. A Gpt
-/// needs none. Each stage of several has parameters. The same on every rank, if the models are (nn::manual_seed). Local. Throws
-/// InputError, naming the model's class, for a model that cannot be cut, or has fewer layers than
-/// stages.
+/// needs none. Each stage of several has parameters. The same on every rank, if the models are
+/// (nn::manual_seed). Local. Throws InputError, naming the model's class, for a model that cannot
+/// be cut, or has fewer layers than stages.
 [[nodiscard]] PipelineStages stages_of(const std::shared_ptr<nn::Module>& model, int stages,
                                        const Tensor& sample = {});
 
