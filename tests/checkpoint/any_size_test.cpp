@@ -56,6 +56,26 @@ CheckpointContents state_of(int rank, int ranks, bool other = false) {
   // Halves, each on several ranks.
   const int half = ranks == 1 ? 0 : rank % 2, halves = ranks == 1 ? 1 : 2;
   add(contents.model, "halves", pattern({5, 8}, 500), test::columns({5, 8}, half, halves));
+  // The ranks of a half share out its elements: columns, and rows of each of two parts.
+  const auto add_run = [&](const std::string& name, const Tensor& part,
+                           const Placement& placement) {
+    const int sharing = halves == 1 ? 1 : (ranks + 1 - half) / 2, index = rank / halves;
+    const std::int64_t all = part.numel(), at = other ? 1 : 0;  // another cut
+    const auto cut = [&](int i) {
+      return i == 0 ? 0 : i == sharing ? all : std::min(all, all * i / sharing + at);
+    };
+    contents.model.insert(name, part.reshape({all}).slice(cut(index), cut(index + 1)),
+                          Placement::flat_run_of(placement, part.shape(), cut(index)));
+  };
+  const auto [of_columns, columns_placement] =
+      part_of(pattern({5, 8}, 700), test::columns({5, 8}, half, halves));
+  add_run("runs of columns", of_columns, columns_placement);
+  const Tensor doubled = pattern({2, 8, 3}, 800);  // two parts of 8 rows
+  const auto [of_parts, parts_placement] =
+      part_of(doubled, {{0, half * (8 / halves), 0}, {2, 8 / halves, 3}});
+  Placement by_parts = Placement::slab({16, 3}, {half * (8 / halves), 0});
+  by_parts.parts = 2;
+  add_run("runs of parts", of_parts.reshape({16 / halves, 3}), by_parts);
   add(contents.optimizer, "columns/momentum_buffer", pattern(matrix, 600), columns(matrix));
   contents.train.step = 1;
   contents.deck = "deck";

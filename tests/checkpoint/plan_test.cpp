@@ -201,6 +201,23 @@ TEST(PlanState, FlatRunsHaveToTileTheTensorAndToBeInIt) {
   });
 }
 
+TEST(PlanState, RunsOfASlabHaveToTileItAndToBeInIt) {
+  run_ranks_as_threads(2, [](ProcessGroup& group) {
+    const auto error_of = [&](std::int64_t begin, std::int64_t count, std::int64_t column = 0) {
+      const Placement slab = Placement::slab({5, 3}, {0, column});
+      StateDict model;
+      model.insert("a", Tensor::zeros({count}), Placement::flat_run_of(slab, {5, 2}, begin));
+      return checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
+    };
+    const std::int64_t rank = group.rank();
+    EXPECT_TRUE(contains(error_of(rank * 5, 5), "hold 40 of its 60 bytes"));
+    EXPECT_TRUE(contains(error_of(rank * 4, 6), "overlap"));
+    EXPECT_TRUE(contains(error_of(rank * 6, 5), "does not fit into a tensor of shape [5, 3]"));
+    EXPECT_TRUE(contains(error_of(rank * 5, 5, 2), "does not fit into a tensor of shape [5, 3]"));
+    EXPECT_TRUE(contains(error_of(-1, 5), "does not fit into a tensor of shape [5, 3]"));
+  });
+}
+
 TEST(PlanState, AnIllegalNameOnOneRankIsToldOnAll) {
   run_ranks_as_threads(2, [](ProcessGroup& group) {
     StateDict model;

@@ -6,6 +6,7 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/philox.hpp>
+#include <lockstep/checkpoint/file/placed_regions.hpp>
 #include <lockstep/checkpoint/save/plan.hpp>
 #include <lockstep/comm/fake_group.hpp>
 
@@ -116,12 +117,20 @@ TEST(CommonRuns, AreTheOverlapOfTwoRegions) {
   }
 }
 
+/// One region a rank.
+std::vector<HeldRegion> held_by_ranks(const std::vector<Region>& regions) {
+  std::vector<HeldRegion> held;
+  for (const Region& region : regions)
+    held.push_back({.rank = static_cast<int>(held.size()), .region = region});
+  return held;
+}
+
 /// Checks that a rank that holds it writes every byte once; returns each rank's bytes.
 std::vector<std::int64_t> expect_plan(const DatasetEntry& entry,
                                       const std::vector<Region>& regions) {
   std::vector<std::int64_t> loads(regions.size(), 0), written(regions.size(), 0);
   std::int64_t total = 0;
-  for (const Slab& slab : plan_slabs(entry, regions, loads)) {
+  for (const Slab& slab : plan_slabs(entry, held_by_ranks(regions), loads)) {
     const Region& region = regions.at(static_cast<std::size_t>(slab.owner));
     EXPECT_LE(slab.local + slab.bytes, region.sizes.numel() * 4);
     written.at(static_cast<std::size_t>(slab.owner)) += slab.bytes;
@@ -151,7 +160,7 @@ TEST(PlanSlabs, Of4096RanksInEveryCut) {
   // Two ranks hold each slab; it is written once, and each rank gets one tensor.
   std::vector<std::int64_t> loads(ranks, 0);
   for (int tensor = 0; tensor < 2; ++tensor) {
-    EXPECT_EQ(plan_slabs(entry, pairs, loads).size(), 2048U);
+    EXPECT_EQ(plan_slabs(entry, held_by_ranks(pairs), loads).size(), 2048U);
   }
   for (const std::int64_t bytes : loads) EXPECT_EQ(bytes, 4 * 8192 * 4);
 }
@@ -160,7 +169,8 @@ TEST(PlanSlabs, RefusesGapsAndOverlapsInAnyDimensionNamingTheRanks) {
   const DatasetEntry entry = entry_of({4, 6});
   std::vector<std::int64_t> loads(3, 0);
   const auto error_of = [&](const std::vector<Region>& regions) {
-    return checkpoint_error_of([&] { static_cast<void>(plan_slabs(entry, regions, loads)); });
+    return checkpoint_error_of(
+        [&] { static_cast<void>(plan_slabs(entry, held_by_ranks(regions), loads)); });
   };
   const Region left{{0, 0}, {4, 3}}, top_right{{0, 3}, {2, 3}}, right{{0, 3}, {4, 3}};
   EXPECT_EQ(error_of({left, right, left}), "") << "the same part twice";
@@ -169,6 +179,65 @@ TEST(PlanSlabs, RefusesGapsAndOverlapsInAnyDimensionNamingTheRanks) {
   EXPECT_TRUE(contains(error_of({left, top_right, right}),
                        "the parts of /model/a that ranks 1 and 2 hold overlap"));
   EXPECT_TRUE(contains(error_of({Region{{0, 0}, {4, 4}}, right, right}), "ranks 0 and 1"));
+}
+
+TEST(PlacedRegions, OfARunOfASlabAreItsElementsInOrder) {
+  PhiloxSequence random(11, 12);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::int64_t> extents;
+    const auto dims = 1 + random.below(4);
+    for (std::uint32_t d = 0; d < dims; ++d) extents.push_back(1 + random.below(5));
+    const Shape shape(extents);
+    const Region slab = random_region(random, shape);
+    const auto all = static_cast<std::uint32_t>(slab.sizes.numel());
+    const std::int64_t begin = random.below(all + 1);
+    const std::int64_t count = random.below(all - static_cast<std::uint32_t>(begin) + 1);
+    auto want = elements_of(shape, slab);
+    want = {want.begin() + begin, want.begin() + begin + count};
+    const Placement placement =
+        Placement::flat_run_of(Placement::slab(shape, slab.offsets), slab.sizes, begin);
+    const auto regions = placed_regions(placement, Shape{count});
+    EXPECT_LE(regions.size(), 2 * dims - 1);
+    const DatasetEntry entry = entry_of(shape);
+    EXPECT_EQ(picked(runs_of(entry, regions)), want) << to_string(shape) << " " << begin;
+  }
+}
+
+TEST(PlanSlabs, OfRanksWithSeveralRegionsTellWhereEachLiesInTheRanksPart) {
+  // Two ranks hold rows 1 to 3 of four columns from the middle of a row on, one twice; rank 0 the
+  // rest.
+  const DatasetEntry entry = entry_of({4, 6});
+  const Region rest{{0, 0}, {1, 6}}, left{{1, 0}, {3, 2}};
+  std::vector<HeldRegion> held{{0, rest, 0}, {0, left, 6 * 4}};
+  const Placement slab = Placement::slab({4, 6}, {1, 2});
+  const auto add = [&](int rank, std::int64_t begin, std::int64_t count) {
+    std::int64_t at = 0;
+    for (const Region& region :
+         placed_regions(Placement::flat_run_of(slab, {3, 4}, begin), Shape{count})) {
+      held.push_back({rank, region, at});
+      at += region.sizes.numel() * 4;
+    }
+  };
+  add(1, 0, 6);
+  add(2, 6, 6);
+  add(3, 6, 6);
+  std::vector<std::int64_t> loads{0, 0, 1000, 0};
+  std::vector<float> file(24, -1.0F);
+  for (const Slab& part : plan_slabs(entry, held, loads)) {
+    EXPECT_NE(part.owner, 2) << "has most to write";
+    for (const auto& [begin, bytes, at] : runs_of(part)) {
+      for (std::int64_t i = 0; i < bytes / 4; ++i) {
+        // The writer's element, by its number in the slab or in the rest.
+        const std::int64_t local = (part.local + at) / 4 + i;
+        file.at(static_cast<std::size_t>(begin / 4 + i)) =
+            static_cast<float>(100 * part.owner + local);
+      }
+    }
+  }
+  EXPECT_EQ(file, (std::vector<float>{0,  1,  2,   3,   4,   5,    //
+                                      6,  7,  100, 101, 102, 103,  //
+                                      8,  9,  104, 105, 300, 301,  //
+                                      10, 11, 302, 303, 304, 305}));
 }
 
 TEST(PlanState, OfRank3071Of4096GivesItItsShareOfReplicatedState) {

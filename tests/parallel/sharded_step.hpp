@@ -1,4 +1,6 @@
 #pragma once
+#include <string>
+
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/sharded/fully_shard.hpp>
 
@@ -8,6 +10,11 @@ namespace lockstep::test {
 
 inline Batch share_of(const Batch& batch, const ProcessGroup& group) {
   return batch.share(group.rank(), group.size());
+}
+
+inline std::string bytes_of(const Tensor& tensor) {
+  const Tensor here = tensor.to(Device{});
+  return {static_cast<const char*>(here.data()), here.bytes()};
 }
 
 /// One step on this rank's share.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/placed_regions.hpp>
 #include <lockstep/checkpoint/save/plan.hpp>
 
 namespace lockstep {
@@ -109,7 +111,7 @@ void read_part(const CheckpointFile& file, const DatasetEntry& entry, const Plac
                const Tensor& part) {
   DatasetEntry by_parts = entry;  // the same bytes
   by_parts.shape = placement.by_parts(entry.shape);
-  file.read(by_parts, {placement.rectangle_offsets(), placement.by_parts(part.shape())}, part);
+  file.read(by_parts, placed_regions(placement, part.shape()), part);
 }
 
 /// Memory for the part of a data set that a rank wants.
@@ -158,7 +160,8 @@ CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
                       } else if (Shared::can_hold(entry)) {
                         shared.add(entry, target);
                       } else {
-                        file.read(entry, Region::whole(entry.shape), target);
+                        const Region whole = Region::whole(entry.shape);
+                        file.read(entry, std::span(&whole, 1), target);
                       }
                       state.insert(std::move(name), target, is_part ? own->placement : Placement{});
                     });

@@ -67,7 +67,9 @@ StateDict AveragedModel::state_dict() const {
 
 Tensor AveragedModel::average_of(const Tensor& parameter) const {
   for (std::size_t i = 0; i < averages_.size(); ++i) {
-    if (parameters_[i].variable.data().data() == parameter.data()) return averages_[i];
+    const Tensor value = parameters_[i].variable.data();
+    // A piece without elements may have the address of the next one.
+    if (value.data() == parameter.data() && value.numel() == parameter.numel()) return averages_[i];
   }
   return {};
 }

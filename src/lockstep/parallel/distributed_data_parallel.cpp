@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,13 +25,23 @@
 namespace lockstep {
 namespace {
 
-/// Parameters that require a gradient.
-std::vector<Variable> trained_parameters(const nn::Module& module) {
-  std::vector<Variable> trained;
-  for (const Variable& parameter : module.parameters()) {
-    if (parameter.requires_grad()) trained.push_back(parameter);
+/// Of the parameters that require a gradient. Slabs of tensor parallelism, of which other ranks may
+/// have others of other sizes, are in buckets of their own: whole parameters lie in the same
+/// buckets on those ranks.
+std::vector<Bucket> lay_out_trained(const nn::Module& module, const BucketOptions& options,
+                                    ProcessGroup& group) {
+  std::unordered_set<const void*> divided;
+  for (const auto& entry : module.state_dict()) {
+    if (entry.placement.sharded) divided.insert(entry.tensor.data());
   }
-  return trained;
+  std::vector<Variable> whole, slabs;
+  for (const Variable& parameter : module.parameters()) {
+    if (!parameter.requires_grad()) continue;
+    (divided.contains(parameter.data().data()) ? slabs : whole).push_back(parameter);
+  }
+  std::vector<Bucket> buckets = lay_out_in_buckets(whole, options, group);
+  std::ranges::move(lay_out_in_buckets(slabs, options, group), std::back_inserter(buckets));
+  return buckets;
 }
 
 /// A module without tensors counts as on the host.
@@ -66,8 +78,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
   auto* const observer = static_cast<PassObserver*>(this);
   sum_ = make_gradient_sum(group_, options, std::move(hook), buffers_, device_of(*module_));
-  sum_->prepare(lay_out_in_buckets(trained_parameters(*module_), options.buckets, *group_),
-                observer);
+  sum_->prepare(lay_out_trained(*module_, options.buckets, *group_), observer);
   for (const auto& parameter : module_->named_parameters()) {
     if (parameter.variable.requires_grad()) continue;
     frozen_.push_back(parameter);

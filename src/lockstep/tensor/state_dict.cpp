@@ -12,6 +12,13 @@ Placement Placement::rows(const Tensor& local, std::int64_t offset, std::int64_t
   return slab(local.shape().with_leading(global_rows), Shape(offsets));
 }
 
+Placement Placement::flat_run_of(const Placement& of, const Shape& shape, std::int64_t begin) {
+  if (!of.sharded) return flat_run(shape, begin);
+  Placement run = of;
+  run.slab_run = SlabRun{shape, begin};
+  return run;
+}
+
 namespace {
 
 Shape with_another_leading(std::int64_t extent, const Shape& rest) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,7 +13,7 @@ namespace lockstep {
 
 /// Which part of a global tensor a rank holds. Replicated: all of it, the same on every rank.
 /// Otherwise a rectangular slab, whose sizes are the local tensor's shape: PyTorch's chunks; or a
-/// run of its elements (flat_run).
+/// run of elements, of the tensor (flat_run) or of a slab (flat_run_of).
 /// Several ranks may hold the same slab, and a rank may hold none: one without elements.
 struct Placement {
   bool sharded = false;
@@ -22,10 +23,18 @@ struct Placement {
   /// local tensor holds the same slab of each, one after another; `offsets` count from a part's
   /// first row.
   std::int64_t parts = 1;
+  /// The local tensor, of one dimension, holds the elements from `begin` on of a slab of this
+  /// shape.
+  struct SlabRun {
+    Shape slab;
+    std::int64_t begin = 0;
+    friend bool operator==(const SlabRun&, const SlabRun&) = default;
+  };
+  std::optional<SlabRun> slab_run = std::nullopt;
 
   /// Of a tensor of shape `global`, the slab that begins at `offsets`.
   [[nodiscard]] static Placement slab(const Shape& global, const Shape& offsets) {
-    return {true, global, offsets, 1};
+    return {.sharded = true, .global = global, .offsets = offsets};
   }
   /// Of `local`, when it is [offset, offset + local.size(0)) of `global_rows` rows.
   [[nodiscard]] static Placement rows(const Tensor& local, std::int64_t offset,
@@ -34,14 +43,19 @@ struct Placement {
   /// tensor of shape [n]: what a rank holds of a tensor that is cut without regard to its shape.
   /// `offsets` has one dimension, whatever number `global` has.
   [[nodiscard]] static Placement flat_run(const Shape& global, std::int64_t offset) {
-    return {true, global, Shape{offset}, 1};
+    return {.sharded = true, .global = global, .offsets = Shape{offset}};
   }
-  /// False for a tensor of one dimension: its runs are slabs.
+  /// The same of what a rank holds of `shape`, placed as `of` says, and then cuts again: a run of
+  /// the whole tensor if `of` is replicated, else of a slab, as where tensor parallelism cuts first
+  /// and FullyShardedDataParallel then. `of` is not a run itself.
+  [[nodiscard]] static Placement flat_run_of(const Placement& of, const Shape& shape,
+                                             std::int64_t begin);
+  /// Of a run of the whole tensor. False for a tensor of one dimension: its runs are slabs.
   [[nodiscard]] bool is_flat_run() const noexcept {
-    return sharded && offsets.dims() == 1 && global.dims() != 1;
+    return sharded && !slab_run && offsets.dims() == 1 && global.dims() != 1;
   }
-  /// `shape`, global or local, with the parts as a leading dimension of their own; of a flat run
-  /// one dimension; otherwise `shape` itself. In it the slab is a rectangle that begins at
+  /// `shape`, the global one or a slab's, with the parts as a leading dimension of their own; of a
+  /// flat run one dimension; otherwise `shape` itself. In it the slab is a rectangle that begins at
   /// rectangle_offsets().
   [[nodiscard]] Shape by_parts(const Shape& shape) const;
   [[nodiscard]] Shape rectangle_offsets() const;

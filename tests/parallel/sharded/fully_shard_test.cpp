@@ -13,6 +13,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/random.hpp>
@@ -253,6 +254,59 @@ TEST_P(FullyShard, TheParametersOnWhichALossDependsMayDifferBetweenRanks) {
   }
 }
 
+TEST_P(FullyShard, ALossMayLeaveOutMoreUnitsThanThereAreBuffers) {
+  /// The output of the first of many blocks, or of the last one.
+  struct Deep : Stack {
+    Deep() : Stack(0.5, 7) {}
+    Variable forward(const Variable& x) override {
+      const Variable first = (*h->children()[0].second)(linear(x, into, {}));
+      Variable y = first;
+      for (std::size_t i = 1; i < h->size(); ++i) y = (*h->children()[i].second)(y);
+      return linear(early ? first : y, out, {});
+    }
+    bool early = false;
+  };
+  const Batch batch = make_batch(60, 0.3);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const int ranks = group->size();
+    const auto model = std::make_shared<Deep>();
+    Deep alone;
+    FullyShardedDataParallel fsdp(model, group);
+    const auto is_early = [&](int rank) { return rank == ranks - 1; };
+    model->early = is_early(group->rank());
+    loss_of_share(fsdp, share_of(batch, *group)).backward();
+    for (int r = 0; r < ranks; ++r) {
+      alone.early = is_early(r);
+      loss_of_share(alone, batch.share(r, ranks)).backward(1.0 / ranks);
+    }
+    expect_same_descent(fsdp, alone, 1e-12);
+  });
+}
+
+TEST_P(FullyShard, ReleaseGivesTheModuleItsParametersBack) {
+  for (const std::optional<DType> param_dtype :
+       {std::optional<DType>(), std::optional(DType::bf16)}) {
+    const DType dtype = param_dtype ? DType::f32 : DType::f64;
+    test::on_ranks(GetParam(), [&](const auto& group) {
+      const auto model = std::make_shared<Stack>(0.5, 3, dtype);
+      Stack alone(0.5, 3, dtype);
+      {
+        FullyShardedDataParallel fsdp(model, group, {.param_dtype = param_dtype});
+        fsdp.release();
+      }
+      optim::SGD whole(model->named_parameters(), {.lr = 0.1});
+      optim::SGD reference(alone.named_parameters(), {.lr = 0.1});
+      step(*model, whole, make_batch(13, 0.1, dtype));
+      step(alone, reference, make_batch(13, 0.1, dtype));
+      const auto actual = model->named_parameters(), expected = alone.named_parameters();
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(max_difference(actual[i].variable.data(), expected[i].variable.data()), 0.0)
+            << actual[i].name;
+      }
+    });
+  }
+}
+
 TEST_P(FullyShard, AForwardWithoutGradientsChangesNothing) {
   const Batch batch = make_batch(60, 0.3);
   test::on_ranks(GetParam(), [&](const auto& group) {
@@ -324,7 +378,7 @@ TEST_P(FullyShard, EveryRunHasTheSameBits) {
       const auto gathered = fsdp.gathered();
       std::string mine;
       for (const Variable& parameter : fsdp.module().parameters())
-        mine.append(static_cast<const char*>(parameter.data().data()), parameter.data().bytes());
+        mine += test::bytes_of(parameter.data());
       EXPECT_TRUE(test::same_on_all_ranks(*group, mine));
       if (group->rank() == 0) bits = mine;
     });
@@ -334,6 +388,7 @@ TEST_P(FullyShard, EveryRunHasTheSameBits) {
 }
 
 TEST_P(FullyShard, ParametersThatAreNotThereReadAsNaN) {
+  if (test::asked_for_device() != Device{}) return;  // promised of the host only
   test::on_ranks(GetParam(), [&](const auto& group) {
     FullyShardedDataParallel fsdp(std::make_shared<Stack>(), group);
     const Batch batch = make_batch(4, 0.3);
@@ -404,6 +459,7 @@ TEST_P(FullyShard, AGptThatComputesItsBlocksAgainTrainsAsTheUndividedOne) {
   const auto make = [](bool recompute) {
     nn::manual_seed(5);
     const nn::DTypeGuard precise(DType::f64);
+    const nn::DeviceGuard device(test::asked_for_device());
     return std::make_shared<nn::Gpt>(nn::GptOptions{.vocabulary = 17,
                                                     .context = 6,
                                                     .width = 8,
@@ -414,7 +470,7 @@ TEST_P(FullyShard, AGptThatComputesItsBlocksAgainTrainsAsTheUndividedOne) {
   const auto tokens = [](int rows, int phase) {
     std::vector<std::int64_t> values;
     for (int i = 0; i < rows * 6; ++i) values.push_back((phase + i * i) % 17);
-    return Tensor::from(values, {rows, 6});
+    return Tensor::from(values, {rows, 6}).to(test::asked_for_device());
   };
   for (const bool recompute : {false, true}) {
     for (const bool reshards : {true, false}) {

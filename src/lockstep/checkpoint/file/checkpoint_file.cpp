@@ -67,13 +67,13 @@ Tensor CheckpointFile::read(const DatasetEntry& entry) const {
 
 Tensor CheckpointFile::read(const DatasetEntry& entry, const Region& region) const {
   auto tensor = Tensor::empty(region.sizes, entry.dtype);
-  read(entry, region, tensor);
+  read(entry, std::span(&region, 1), tensor);
   return tensor;
 }
 
-void CheckpointFile::read(const DatasetEntry& entry, const Region& region,
+void CheckpointFile::read(const DatasetEntry& entry, std::span<const Region> regions,
                           const Tensor& part) const {
-  const std::vector<Run> wanted = runs_of(entry, region);
+  const std::vector<Run> wanted = runs_of(entry, regions);
   for (const auto& slab : entry.slabs)
     read_slab(entry, slab, wanted, static_cast<std::byte*>(part.data()));
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include <lockstep/checkpoint/file/manifest.hpp>
@@ -28,8 +29,9 @@ class CheckpointFile {
   /// A region of a data set, as a tensor of the region's sizes. Reads and verifies only the slabs
   /// that overlap it.
   [[nodiscard]] Tensor read(const DatasetEntry& entry, const Region& region) const;
-  /// The same, read into `part`, which is contiguous, on the host and of the region's sizes.
-  void read(const DatasetEntry& entry, const Region& region, const Tensor& part) const;
+  /// Several regions in ascending order, read end to end into `part`, which is contiguous and on
+  /// the host.
+  void read(const DatasetEntry& entry, std::span<const Region> regions, const Tensor& part) const;
   /// Reads the slabs of `owner` into `whole`, the data set's tensor.
   void read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const;
   /// The text of a text data set, or the only element of an i64 or f64 one. Throws if there is no

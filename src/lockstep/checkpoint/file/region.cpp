@@ -69,10 +69,10 @@ std::vector<Comb> combs_of(const DatasetEntry& entry, const Region& region) {
   return combs;
 }
 
-/// A region and the ranks that hold it.
-struct HeldRegion {
+/// A region and those who hold it, by rank.
+struct SharedRegion {
   Region region;
-  std::vector<int> holders;
+  std::vector<const HeldRegion*> holders;
 };
 
 bool comes_before(const Region& a, const Region& b) {
@@ -85,20 +85,21 @@ bool comes_before(const Region& a, const Region& b) {
 }
 
 /// Each non-empty region once, in the order of the regions' first elements.
-std::vector<HeldRegion> distinct(std::span<const Region> regions) {
-  std::vector<int> ranks(regions.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const auto of = [&](int rank) -> const Region& {
-    return regions[static_cast<std::size_t>(rank)];
-  };
-  std::erase_if(ranks, [&](int rank) { return of(rank).sizes.numel() == 0; });
-  std::ranges::stable_sort(ranks, [&](int a, int b) { return comes_before(of(a), of(b)); });
-  std::vector<HeldRegion> held;
-  for (const int rank : ranks) {
-    if (held.empty() || !(held.back().region == of(rank))) held.push_back({of(rank), {}});
-    held.back().holders.push_back(rank);
+std::vector<SharedRegion> distinct(std::span<const HeldRegion> held) {
+  std::vector<const HeldRegion*> all;
+  for (const HeldRegion& one : held) {
+    if (one.region.sizes.numel() > 0) all.push_back(&one);
   }
-  return held;
+  std::ranges::stable_sort(all, [](const HeldRegion* a, const HeldRegion* b) {
+    return comes_before(a->region, b->region);
+  });
+  std::vector<SharedRegion> shared;
+  for (const HeldRegion* one : all) {
+    if (shared.empty() || !(shared.back().region == one->region))
+      shared.push_back({one->region, {}});
+    shared.back().holders.push_back(one);
+  }
+  return shared;
 }
 
 bool overlap(const Region& a, const Region& b) {
@@ -111,7 +112,7 @@ bool overlap(const Region& a, const Region& b) {
 
 /// Finds two overlapping regions; sweeps along the dimension with most distinct offsets.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(
-    const std::vector<HeldRegion>& held) {
+    const std::vector<SharedRegion>& held) {
   if (held.empty()) return {};
   int along = 0;
   std::size_t most = 0;
@@ -143,12 +144,12 @@ std::optional<std::pair<std::size_t, std::size_t>> find_overlap(
   return {};
 }
 
-void expect_tiles(const DatasetEntry& entry, const std::vector<HeldRegion>& held) {
+void expect_tiles(const DatasetEntry& entry, const std::vector<SharedRegion>& held) {
   std::int64_t covered = 0;
   for (const auto& [region, holders] : held) covered += region.sizes.numel();
   if (const auto pair = find_overlap(held)) {
-    const auto [a, b] =
-        std::minmax(held[pair->first].holders.front(), held[pair->second].holders.front());
+    const auto [a, b] = std::minmax(held[pair->first].holders.front()->rank,
+                                    held[pair->second].holders.front()->rank);
     throw CheckpointError(
         fmt::format("the parts of {} that ranks {} and {} hold overlap", entry.path, a, b));
   }
@@ -170,6 +171,17 @@ std::vector<Run> runs_of(const DatasetEntry& entry, const Region& region) {
   for (const auto& [begin, run, stride, count] : combs_of(entry, region)) {
     for (std::int64_t i = 0; i < count; ++i, at += run)
       runs.push_back({begin + i * stride, run, at});
+  }
+  return runs;
+}
+
+std::vector<Run> runs_of(const DatasetEntry& entry, std::span<const Region> regions) {
+  std::vector<Run> runs;
+  std::int64_t at = 0;
+  for (const Region& region : regions) {
+    for (const auto& [begin, bytes, in_region] : runs_of(entry, region))
+      runs.push_back({begin, bytes, at + in_region});
+    at += region.sizes.numel() * element_bytes(entry);
   }
   return runs;
 }
@@ -231,18 +243,20 @@ std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region) {
   return slabs;
 }
 
-std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const Region> regions,
+std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const HeldRegion> held,
                              std::vector<std::int64_t>& loads) {
-  const std::vector<HeldRegion> held = distinct(regions);
-  expect_tiles(entry, held);
+  const std::vector<SharedRegion> shared = distinct(held);
+  expect_tiles(entry, shared);
   std::vector<Slab> slabs;
-  for (const auto& [region, holders] : held) {
+  for (const auto& [region, holders] : shared) {
     for (Slab& slab : cut_slabs(entry, region)) {
-      const auto load_of = [&](int rank) -> std::int64_t& {
-        return loads[static_cast<std::size_t>(rank)];
+      const auto load_of = [&](const HeldRegion* holder) -> std::int64_t& {
+        return loads[static_cast<std::size_t>(holder->rank)];
       };
-      slab.owner = *std::ranges::min_element(holders, {}, load_of);
-      load_of(slab.owner) += slab.bytes;
+      const HeldRegion* const writer = *std::ranges::min_element(holders, {}, load_of);
+      load_of(writer) += slab.bytes;
+      slab.owner = writer->rank;
+      slab.local += writer->at;
       slabs.push_back(slab);
     }
   }

@@ -25,6 +25,8 @@ struct Run {
 
 /// The runs of a part, in order.
 [[nodiscard]] std::vector<Run> runs_of(const DatasetEntry& entry, const Region& region);
+/// The same of a part that consists of several regions, whose elements lie end to end in it.
+[[nodiscard]] std::vector<Run> runs_of(const DatasetEntry& entry, std::span<const Region> regions);
 [[nodiscard]] std::vector<Run> runs_of(const Slab& slab);
 
 /// The overlap of two parts.
@@ -39,11 +41,18 @@ struct CommonRun {
 /// Slab::local counts from the region's first byte.
 [[nodiscard]] std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region);
 
-/// Cuts the ranks' regions, one per rank, into slabs. A slab of a region that several ranks hold
-/// goes to the one with the least to write according to `loads` (bytes per rank), which is updated.
-/// Throws CheckpointError naming the ranks unless the regions tile the tensor.
+/// A region that a rank holds: all of its part, or one of several that lie end to end.
+struct HeldRegion {
+  int rank = 0;
+  Region region;
+  std::int64_t at = 0;  ///< its first byte in the rank's part
+};
+
+/// Cuts the ranks' regions into slabs. A slab of a region that several ranks hold goes to the one
+/// with the least to write according to `loads` (bytes per rank), which is updated. Throws
+/// CheckpointError naming the ranks unless the regions tile the tensor.
 [[nodiscard]] std::vector<Slab> plan_slabs(const DatasetEntry& entry,
-                                           std::span<const Region> regions,
+                                           std::span<const HeldRegion> held,
                                            std::vector<std::int64_t>& loads);
 
 }  // namespace lockstep

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/text_lines.hpp>
+#include <lockstep/checkpoint/file/placed_regions.hpp>
 #include <lockstep/checkpoint/file/region.hpp>
 #include <lockstep/checkpoint/save/chunks.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -17,6 +19,25 @@ namespace {
 
 /// HDF5's index of a data set's chunks takes some KiB.
 constexpr std::int64_t least_to_compress = std::int64_t{64} << 10;
+
+/// Whether a part of shape `local` is in its slab, and the slab in the tensor.
+bool fits(const Placement& placement, const Shape& local) {
+  const auto& [sharded, global, offsets, parts, slab_run] = placement;
+  if (slab_run) {
+    const std::int64_t rest = slab_run->slab.numel() - slab_run->begin;
+    if (local.dims() != 1 || slab_run->begin < 0 || local[0] > rest) return false;
+  }
+  const Shape& sizes = slab_run ? slab_run->slab : local;
+  const Shape whole = placement.is_flat_run() ? Shape{global.numel()} : global;
+  if (sizes.dims() != whole.dims() || offsets.dims() != whole.dims() || parts < 1) return false;
+  if (parts > 1 && (sizes.dims() == 0 || sizes[0] % parts != 0 || whole[0] % parts != 0))
+    return false;
+  for (int d = 0; d < sizes.dims(); ++d) {
+    const std::int64_t by = d == 0 ? parts : 1;
+    if (sizes[d] > whole[d] || offsets[d] > (whole[d] - sizes[d]) / by) return false;
+  }
+  return true;
+}
 
 PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& state) {
   check_name(state.name);
@@ -28,27 +49,19 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   planned.entry.shape = state.tensor.shape();
   planned.local = state.tensor;
   if (!state.placement.sharded) return planned;
-  const auto& [sharded, global, offsets, parts] = state.placement;
-  const Shape& sizes = state.tensor.shape();
-  const Shape whole = state.placement.is_flat_run() ? Shape{global.numel()} : global;
-  bool fits = sizes.dims() == whole.dims() && offsets.dims() == whole.dims() && parts >= 1;
-  if (fits && parts > 1) fits = sizes.dims() > 0 && sizes[0] % parts == 0 && whole[0] % parts == 0;
-  for (int d = 0; fits && d < sizes.dims(); ++d) {
-    const std::int64_t by = d == 0 ? parts : 1;
-    fits = sizes[d] <= whole[d] && offsets[d] <= (whole[d] - sizes[d]) / by;
-  }
-  if (!fits)
+  if (!fits(state.placement, state.tensor.shape()))
     throw Error(fmt::format("'{}': the part {} at offset {} does not fit into a tensor of shape {}",
-                            state.name, describe(state.tensor), to_string(offsets),
-                            to_string(global)));
-  planned.entry.shape = global;
+                            state.name, describe(state.tensor), to_string(state.placement.offsets),
+                            to_string(state.placement.global)));
+  planned.entry.shape = state.placement.global;
   return planned;
 }
 
 /// Description of a rank's tensors, to be compared.
 struct Held {
-  std::uint64_t hash = 0;             ///< hash of their names, dtypes and global shapes
-  std::vector<std::int64_t> regions;  ///< of the sharded ones: offsets, then sizes
+  std::uint64_t hash = 0;  ///< hash of their names, dtypes and global shapes
+  /// Of each sharded one the number of regions; of each region offsets, then sizes.
+  std::vector<std::int64_t> regions;
 
   static auto fields(auto& self) { return std::tie(self.hash, self.regions); }
 };
@@ -70,10 +83,9 @@ Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int di
 }
 
 std::string describe_global(const DatasetEntry& entry, const Placement& placement) {
-  const std::string how = !placement.sharded        ? ""
-                          : placement.is_flat_run() ? " sharded in flat runs"
-                          : placement.parts == 1    ? " sharded"
-                                                 : fmt::format(" sharded by {}", placement.parts);
+  std::string how = placement.sharded ? " sharded" : "";
+  if (placement.parts > 1) how += fmt::format(" by {}", placement.parts);
+  if (placement.is_flat_run()) how += " in flat runs";
   return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape), how);
 }
 
@@ -129,10 +141,10 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
         plan.push_back(plan_entry(prefix, entry));
         placements.push_back(entry.placement);
         global += describe_global(plan.back().entry, entry.placement);
-        if (entry.placement.sharded) {
-          append(mine.regions, {entry.placement.rectangle_offsets(),
-                                entry.placement.by_parts(entry.tensor.shape())});
-        }
+        if (!entry.placement.sharded) continue;
+        const auto regions = placed_regions(entry.placement, entry.tensor.shape());
+        mine.regions.push_back(static_cast<std::int64_t>(regions.size()));
+        for (const Region& region : regions) append(mine.regions, region);
       }
     };
     add("/model/", model);
@@ -154,8 +166,7 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
 
   std::vector<DatasetEntry*> replicated;
   std::vector<std::int64_t> loads(all.size(), 0);
-  std::vector<Region> held(all.size());
-  std::size_t next = 0;
+  std::vector<std::size_t> read(all.size(), 0);  // of each rank's regions
   for (std::size_t i = 0; i < plan.size(); ++i) {
     auto& entry = plan[i].entry;
     if (!placements[i].sharded) {
@@ -167,12 +178,16 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     }
     DatasetEntry by_parts = entry;  // the same bytes
     by_parts.shape = placements[i].by_parts(entry.shape);
-    std::size_t behind = next;
+    std::vector<HeldRegion> held;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      behind = next;
-      held[rank] = extract(all[rank].regions, behind, by_parts.shape.dims());
+      std::int64_t at = 0;
+      for (std::int64_t count = all[rank].regions[read[rank]++]; count > 0; --count) {
+        Region region = extract(all[rank].regions, read[rank], by_parts.shape.dims());
+        const std::int64_t elements = region.sizes.numel();
+        held.push_back({static_cast<int>(rank), std::move(region), at});
+        at += elements * static_cast<std::int64_t>(size_of(entry.dtype));
+      }
     }
-    next = behind;
     try {
       entry.slabs = plan_slabs(by_parts, held, loads);
     } catch (const CheckpointError& e) {

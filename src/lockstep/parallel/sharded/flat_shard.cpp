@@ -62,7 +62,8 @@ FlatShard::FlatShard(ProcessGroup& group, std::vector<nn::NamedParameter> parame
   absent_values_ = absent_memory(full_values_.bytes(), device);
   static_cast<void>(free());
   if (is_trained_) {
-    gradients_ = flat_memory(run, dtype_, device);
+    gradients_ = options.replicate ? memory_to_reduce(*options.replicate, {run}, dtype_, device)
+                                   : flat_memory(run, dtype_, device);
     gradients_.zero();
     gradients_.storage()->mark_padded();
     full_gradients_ = flat_memory(elements, gradient_dtype_, device);
@@ -123,8 +124,22 @@ IntrusivePtr<Storage> FlatShard::let_go_of_gradients() {
 
 IntrusivePtr<Storage> FlatShard::drop_gradients() {
   reducing_.wait();
-  reducing_ = {};
+  replicating_.wait();
+  reducing_ = replicating_ = {};
   return let_go_of_gradients();
+}
+
+void FlatShard::release(ProcessGroup& group) {
+  const MemoryLabel label("parameters");
+  const Tensor whole = Tensor::empty({layout_.elements()}, dtype_, values_.device());
+  group.all_gather(values_, whole.reshape({ranks_, values_.numel()})).wait();
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    const Variable& variable = parameters_[p].variable;
+    if (full_dtype_ != dtype_) variable.set_dtype(dtype_);
+    const Tensor own = place_in(whole, p).clone();
+    variable.set_value(own);
+    variable.set_grad_buffer(Tensor::empty_like(own));
+  }
 }
 
 void FlatShard::scale_gradients(double factor) const {
@@ -163,9 +178,16 @@ void FlatShard::start_reduce(ProcessGroup& group, const Tensor& used) {
   reducing_ = group.reduce_scatter(sent.reshape({ranks_, sum_.numel()}), sum_, ReduceOp::sum);
 }
 
-IntrusivePtr<Storage> FlatShard::finish_reduce(double factor) {
+IntrusivePtr<Storage> FlatShard::end_reduce(ProcessGroup* replicas) {
   reducing_.wait();
   reducing_ = {};
+  if (replicas) replicating_ = replicas->all_reduce(sum_, ReduceOp::sum);
+  return let_go_of_gradients();
+}
+
+void FlatShard::finish_sum(double factor) {
+  replicating_.wait();
+  replicating_ = {};
   const bool is_in_place = sum_.data() == gradients_.data();
   const Tensor sum = std::exchange(sum_, Tensor()).to(dtype_);
   if (factor != 1.0) scale(sum, factor);
@@ -180,7 +202,6 @@ IntrusivePtr<Storage> FlatShard::finish_reduce(double factor) {
       piece.mark_grad_present();
     }
   }
-  return let_go_of_gradients();
 }
 
 void FlatShard::forget_unused(const float* used) {

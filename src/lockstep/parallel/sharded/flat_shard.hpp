@@ -60,14 +60,22 @@ class FlatShard {
   /// `used`, f32, one element a parameter, is 0 for it, else 1. Collective.
   void start_reduce(ProcessGroup& group, const Tensor& used);
   [[nodiscard]] bool is_reduced() { return reducing_.test(); }
-  /// Returns when the sum is complete. Adds factor x the sum to the pieces' gradients, and returns
-  /// the memory of the whole ones.
-  [[nodiscard]] IntrusivePtr<Storage> finish_reduce(double factor);
+  /// Returns when this sum is complete, the memory of the whole gradients. Starts the sum over
+  /// `replicas` unless they are null; collective over them.
+  [[nodiscard]] IntrusivePtr<Storage> end_reduce(ProcessGroup* replicas);
+  /// Moves the sum over replicas on.
+  void poke_replicas() { static_cast<void>(replicating_.test()); }
+  /// Returns when that is complete, too. Adds factor x the sum to the pieces' gradients.
+  void finish_sum(double factor);
   /// used[p] is 0 for a parameter that no rank's gradient has reached: its piece has a gradient
   /// only if it had one before the sum.
   void forget_unused(const float* used);
   /// Forgets gradients that were not summed. Returns their memory.
   [[nodiscard]] IntrusivePtr<Storage> drop_gradients();
+
+  /// Gives the parameters whole values in memory of their own, in the shard's dtype, and memory for
+  /// gradients. This object is of no use then. Collective.
+  void release(ProcessGroup& group);
 
  private:
   [[nodiscard]] Tensor place_in(const Tensor& whole, std::size_t parameter) const;
@@ -89,7 +97,7 @@ class FlatShard {
   Tensor full_values_, full_gradients_;
   /// Holds what takes the place of absent memory, while the memory is there; else null.
   IntrusivePtr<Storage> absent_values_, absent_gradients_;
-  Work gathering_, reducing_;
+  Work gathering_, reducing_, replicating_;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -9,14 +10,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sharded/shard_reducer.hpp>
 #include <lockstep/parallel/sharded/sharded_units.hpp>
+#include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <lockstep/parallel/weighted_pass.hpp>
 #include <lockstep/tensor/finite.hpp>
 
@@ -50,9 +54,67 @@ std::string settings_of(const FullyShardOptions& options) {
   const auto name = [](const std::optional<DType>& dtype) {
     return dtype ? name_of(*dtype) : "unset";
   };
-  return fmt::format("units = [{}], reshard_after_forward = {}, param_dtype {}, reduce_dtype {}",
-                     fmt::join(options.units, ", "), options.reshard_after_forward,
-                     name(options.param_dtype), name(options.reduce_dtype));
+  return fmt::format(
+      "units = [{}], reshard_after_forward = {}, param_dtype {}, reduce_dtype {}, {} replicas",
+      fmt::join(options.units, ", "), options.reshard_after_forward, name(options.param_dtype),
+      name(options.reduce_dtype), options.replicate ? options.replicate->size() : 1);
+}
+
+/// Throws unless the replicas of a rank are those with its rank in groups of the same size.
+void expect_mesh(const ProcessGroup& group, ProcessGroup& replicas) {
+  const auto place = [&] { return std::vector{group.rank(), group.size()}; };
+  const auto places = agree(replicas, place);
+  for (std::size_t r = 1; r < places.size(); ++r) {
+    if (places[r] == places[0]) continue;
+    throw InputError(fmt::format(
+        "FullyShardOptions: replicate has rank {} of {} of a sharded group at rank 0, and rank {} "
+        "of {} at rank {}. Give the ranks with the same rank in their sharded groups, as "
+        "mesh.group(\"dp\") with mesh.group(\"fsdp\").",
+        places[0][0], places[0][1], places[r][0], places[r][1], r));
+  }
+}
+
+/// Checks that all ranks built the same model, over rows and columns of the mesh; what one finds,
+/// the others hear of.
+void expect_same_everywhere(ProcessGroup& group, ProcessGroup& replicas, const nn::Module& model,
+                            const std::string& settings) {
+  std::exception_ptr found;
+  const auto keep = [&](const auto& check) {
+    try {
+      check();
+    } catch (...) {
+      if (!found) found = std::current_exception();
+    }
+  };
+  const auto tell = [&](ProcessGroup& others) {
+    keep([&] {
+      agree(others, [&] {
+        if (found) std::rethrow_exception(found);
+      });
+    });
+  };
+  keep([&] { expect_same_model(group, model, settings); });
+  tell(replicas);
+  if (found) std::rethrow_exception(found);  // on all ranks of the mesh
+  keep([&] { expect_mesh(group, replicas); });
+  if (!found) keep([&] { expect_same_model(replicas, model, settings); });
+  tell(group);
+  if (found) std::rethrow_exception(found);
+}
+
+/// The elements that `piece` is of, in one dimension.
+Tensor piece_of(const Tensor& whole, const StateDict::Entry& piece) {
+  const NoGradGuard no_grad;
+  const Placement& placement = piece.placement;
+  const Shape sizes = placement.slab_run ? placement.by_parts(placement.slab_run->slab)
+                                         : piece.tensor.shape(),
+              offsets = placement.rectangle_offsets();
+  Variable part(whole.to(is_half(whole.dtype()) ? DType::f32 : whole.dtype())
+                    .reshape(placement.by_parts(whole.shape())));
+  for (int d = 0; d < sizes.dims(); ++d) part = narrow(part, d, offsets[d], sizes[d]);
+  const Tensor flat = part.data().reshape({sizes.numel()}).to(whole.dtype());
+  const std::int64_t begin = placement.slab_run ? placement.slab_run->begin : 0;
+  return flat.slice(begin, begin + piece.tensor.numel());
 }
 
 }  // namespace
@@ -72,9 +134,15 @@ FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> m
                                                    const FullyShardOptions& options)
     : module_(expect_given("FullyShardedDataParallel", "the module", std::move(module))),
       group_(expect_given("FullyShardedDataParallel", "the process group", std::move(group))),
+      replicas_(options.replicate),
       watch_(std::make_unique<Watch>()) {
-  expect_same_model(*group_, *module_, settings_of(options));
+  if (replicas_) {
+    expect_same_everywhere(*group_, *replicas_, *module_, settings_of(options));
+  } else {
+    expect_same_model(*group_, *module_, settings_of(options));
+  }
   validate(options, *module_);
+  if (replicas_) broadcast_state(*replicas_, *module_);
   broadcast_state(*group_, *module_);
   std::unordered_map<std::string, std::size_t> places;
   std::unordered_map<const void*, std::string> names;  // by the address of the value
@@ -90,28 +158,31 @@ FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> m
   }
   units_ = std::make_shared<ShardedUnits>(*module_, group_, options);
   auto* const observer = static_cast<PassObserver*>(this);
-  reducer_ = std::make_unique<ShardReducer>(units_, duplicate_of(*group_), observer);
+  reducer_ = std::make_unique<ShardReducer>(units_, duplicate_of(*group_), replicas_, observer);
   units_->on_backward_enters([this](std::size_t unit) { reducer_->enter(unit); });
   pieces_.resize(places.size());
-  std::vector<Placement> placements(places.size());
+  std::vector<std::int64_t> begins(places.size());
+  std::vector<Shape> shapes(places.size());
   for (const ShardedUnits::Unit& unit : units_->units()) {
     for (const FlatShard& shard : unit.shards) {
       for (std::size_t p = 0; p < shard.pieces().size(); ++p) {
         const std::size_t place = places.at(shard.pieces()[p].name);
         pieces_[place] = shard.pieces()[p];
-        placements[place] =
-            Placement::flat_run(shard.parameters()[p].variable.shape(), shard.piece(p).begin);
+        begins[place] = shard.piece(p).begin;
+        shapes[place] = shard.parameters()[p].variable.shape();
       }
     }
   }
   auto parameter = parameter_of.begin();
   for (const auto& [name, tensor, placement] : whole) {
-    if (placement.sharded) cut_before_ = name;
-    if (const std::string& first = *parameter++; first.empty()) {
+    const std::string& first = *parameter++;
+    if (first.empty()) {
       state_.insert(name, tensor, placement);
-    } else {
-      state_.insert(name, pieces_[places.at(first)].variable.data(), placements[places.at(first)]);
+      continue;
     }
+    const std::size_t place = places.at(first);
+    state_.insert(name, pieces_[place].variable.data(),
+                  Placement::flat_run_of(placement, shapes[place], begins[place]));
   }
 }
 
@@ -154,7 +225,7 @@ PassObserver::Answer FullyShardedDataParallel::pass_begins(std::span<const Varia
 
 void FullyShardedDataParallel::leaves_are_known(bool /*first*/, bool /*reached*/) {
   const bool weighted = WeightedPass::is_running();
-  const double ranks = group_->size();
+  const double ranks = all_ranks();
   if (keeps_any_ && weighted != is_weighted_) reducer_->scale_kept(weighted ? 1.0 / ranks : ranks);
   is_weighted_ = weighted;
   watch_->calls.emplace(*units_);
@@ -199,8 +270,22 @@ std::vector<nn::NamedParameter> FullyShardedDataParallel::trained_parameters() c
   return trained;
 }
 
-double FullyShardedDataParallel::grad_norm() {
-  const Tensor own = Tensor::full({1}, optim::grad_norm(pieces_), DType::f64);
+double FullyShardedDataParallel::all_ranks() const {
+  return static_cast<double>(group_->size()) * (replicas_ ? replicas_->size() : 1);
+}
+
+double FullyShardedDataParallel::grad_norm() { return over_group(optim::grad_norm(pieces_)); }
+
+double FullyShardedDataParallel::grad_norm(const TensorParallelGradNorm& of_pieces) {
+  const double norm = over_group(of_pieces.norm());
+  // Where slabs differ in size, ranks add in different orders.
+  const Tensor first = Tensor::full({1}, norm, DType::f64);
+  of_pieces.group()->broadcast(first, 0).wait();
+  return first.item();
+}
+
+double FullyShardedDataParallel::over_group(double norm_of_pieces) {
+  const Tensor own = Tensor::full({1}, norm_of_pieces, DType::f64);
   const Tensor all = Tensor::empty({group_->size(), 1}, DType::f64);
   group_->all_gather(own, all).wait();
   double norm = 0.0;
@@ -208,32 +293,19 @@ double FullyShardedDataParallel::grad_norm() {
   return norm;
 }
 
-StateDict FullyShardedDataParallel::state_dict() const {
-  if (cut_before_.empty()) return state_;
-  throw Error(fmt::format(
-      "FullyShardedDataParallel: '{}' is a part of a tensor already, as in tensor parallelism, and "
-      "a piece of a part has no place in a checkpoint: use DistributedDataParallel over the ranks "
-      "of such a model",
-      cut_before_));
-}
-
 void FullyShardedDataParallel::load_state_dict(const StateDict& state) {
-  const StateDict own = state_dict();
   StateDict pieces;
   for (const auto& [name, tensor, placement] : state) {
-    const auto* mine = own.find(name);
+    const auto* mine = state_.find(name);
     const bool is_whole = mine && mine->placement.sharded && !placement.sharded &&
                           tensor.shape() == mine->placement.global;
-    if (!is_whole) {
-      pieces.insert(name, tensor, placement);
-      continue;
-    }
-    const std::int64_t begin = mine->placement.offsets[0];
-    pieces.insert(name, tensor.reshape({tensor.numel()}).slice(begin, begin + mine->tensor.numel()),
-                  mine->placement);
+    pieces.insert(name, is_whole ? piece_of(tensor, *mine) : tensor,
+                  is_whole ? mine->placement : placement);
   }
-  copy_state(pieces, own);
+  copy_state(pieces, state_);
 }
+
+void FullyShardedDataParallel::release() { units_->release(); }
 
 void FullyShardedDataParallel::agree_on_found_inf() {
   constexpr double finite = 0, not_finite = 1, no_element = 2;
@@ -247,7 +319,8 @@ void FullyShardedDataParallel::agree_on_found_inf() {
   const double mine = std::ranges::none_of(pieces_, has_elements) ? no_element
                       : std::ranges::any_of(pieces_, is_broken)   ? not_finite
                                                                   : finite;
-  const double worst = all_reduce_scalar(*group_, mine, ReduceOp::max);
+  double worst = all_reduce_scalar(*group_, mine, ReduceOp::max);
+  if (replicas_) worst = all_reduce_scalar(*replicas_, worst, ReduceOp::max);
   if (worst == no_element) {
     throw Error(
         "FullyShardedDataParallel: a rank has no element of any trained parameter, so its "
@@ -262,7 +335,10 @@ void FullyShardedDataParallel::agree_on_found_inf() {
 }
 
 void FullyShardedDataParallel::broadcast_buffers() {
-  for (const auto& [name, buffer] : module_->named_buffers()) group_->broadcast(buffer, 0).wait();
+  for (const auto& [name, buffer] : module_->named_buffers()) {
+    if (replicas_) replicas_->broadcast(buffer, 0).wait();
+    group_->broadcast(buffer, 0).wait();
+  }
 }
 
 std::vector<std::string> FullyShardedDataParallel::never_used() const {

@@ -16,6 +16,7 @@ namespace lockstep {
 
 class ShardReducer;
 class ShardedUnits;
+class TensorParallelGradNorm;
 
 /// Data-parallel training of a model that no rank holds whole, as PyTorch's fully_shard: a rank
 /// keeps 1/ranks of the parameters, of their gradients and, as optimizers see nothing else, of the
@@ -29,6 +30,10 @@ class ShardedUnits;
 ///   optimizer.step(optim::clip_factor(fsdp.grad_norm(), 1.0));
 /// The updated values are those of DistributedDataParallel up to rounding, and the same bits in
 /// every run on as many ranks.
+///
+/// With FullyShardOptions::replicate several groups hold all pieces each (HSDP): less memory is
+/// saved than over all ranks, and parameters travel within a group only, such as a node. "All
+/// ranks" below are then those of all replicas.
 ///
 /// The model is cut into units, e.g. the blocks of a transformer (FullyShardOptions::units). A
 /// unit's parameters lie in one flat run of memory, cut into equal runs over the ranks. They are
@@ -48,7 +53,9 @@ class ShardedUnits;
 /// Parameters that are frozen at construction are gathered, and have no gradients. Tied ones that
 /// two units share are in the root unit. A parameter on which no rank's loss depends has no
 /// gradient afterwards. Optimizers see flat pieces of parameters: those that need whole ones (LARS,
-/// LAMB, LBFGS) cannot be used. One thread at a time.
+/// LAMB, LBFGS) cannot be used. The parameters may be slabs of parallelize_module(): then `group`
+/// is of ranks that hold the same slabs, and all of them call the model together with those that
+/// hold the others. One thread at a time.
 class FullyShardedDataParallel final : private PassObserver {
  public:
   /// See no_sync().
@@ -76,13 +83,15 @@ class FullyShardedDataParallel final : private PassObserver {
     FullyShardedDataParallel& fsdp_;
   };
 
-  /// Checks that all ranks built the same model, takes rank 0's parameters and buffers, and keeps
-  /// this rank's share. The model is on one device, of the same kind on every rank. Collective.
-  /// Throws on every rank alike: Error naming the first difference between ranks, and for a model
-  /// without parameters; InputError for a unit that there is not, and a dtype that is not one of
-  /// those that an option allows.
+  /// Checks that all ranks built the same model, takes the first replica's rank 0's parameters and
+  /// buffers, and keeps this rank's share. The model is on one device, of the same kind on every
+  /// rank. Collective. Throws on every rank alike: Error naming the first difference between ranks,
+  /// and for a model without parameters; InputError for a unit that there is not, a dtype that is
+  /// not one of those that an option allows, and a group of replicas that does not make a mesh.
   FullyShardedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                            const FullyShardOptions& options = {});
+  /// Local. The module's parameters stay away, and read as NaN: call release() before to use the
+  /// module further.
   ~FullyShardedDataParallel() override;
 
   /// Collective, also without gradients.
@@ -113,6 +122,10 @@ class FullyShardedDataParallel final : private PassObserver {
   [[nodiscard]] std::vector<nn::NamedParameter> trained_parameters() const;
   /// The Euclidean norm of all gradients together: the same bits on every rank. Collective.
   [[nodiscard]] double grad_norm();
+  /// The same of a tensor-parallel model, over its slabs, too: `of_pieces` is
+  /// TensorParallelGradNorm(named_parameters(), module().state_dict(), tensor_group). Collective
+  /// over both.
+  [[nodiscard]] double grad_norm(const TensorParallelGradNorm& of_pieces);
 
   /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,
   /// and the GradScalers of all of them have to skip the same step. Call it before
@@ -124,6 +137,11 @@ class FullyShardedDataParallel final : private PassObserver {
   /// evaluation without forward(), or an export. Collective, not within forward or backward.
   [[nodiscard]] Gathered gathered() { return Gathered(*this); }
 
+  /// Gives the module whole parameters in memory of its own, in the shards' dtype, for good: to go
+  /// on with it without this object, of which only the destructor is called then. Needs memory for
+  /// all parameters. Collective within `group()`, not within forward or backward.
+  void release();
+
   /// Broadcasts rank 0's buffers, as DistributedDataParallel's: before evaluation and saving.
   void broadcast_buffers();
 
@@ -131,12 +149,11 @@ class FullyShardedDataParallel final : private PassObserver {
   [[nodiscard]] std::vector<std::string> never_used() const;
 
   /// This rank's pieces of the parameters, each with its place in the whole parameter
-  /// (Placement::flat_run), and the buffers, under the module's names: a checkpoint of them holds
-  /// whole tensors. For an optimizer's state tell the optimizer:
-  /// optimizer.take_placements(fsdp.state_dict()), which also refuses an optimizer that needs whole
-  /// parameters. Throws Error for a module whose parameters are parts themselves, as in tensor
-  /// parallelism.
-  [[nodiscard]] StateDict state_dict() const;
+  /// (Placement::flat_run_of), and the buffers, under the module's names: a checkpoint of them
+  /// holds whole tensors, of slabs that the module has those that they are of. For an optimizer's
+  /// state tell the optimizer: optimizer.take_placements(fsdp.state_dict()), which also refuses an
+  /// optimizer that needs whole parameters.
+  [[nodiscard]] StateDict state_dict() const { return state_; }
   /// Takes pieces, as load_checkpoint(group, path, fsdp.state_dict()) returns them, or whole
   /// tensors. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state);
@@ -157,14 +174,15 @@ class FullyShardedDataParallel final : private PassObserver {
   [[nodiscard]] bool awaits_pass() const noexcept override { return true; }
 
   struct Watch;
+  [[nodiscard]] double over_group(double norm);
+  [[nodiscard]] double all_ranks() const;
 
   std::shared_ptr<nn::Module> module_;
-  std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<ProcessGroup> group_, replicas_;  ///< replicas_: may be null
   std::shared_ptr<ShardedUnits> units_;
   std::unique_ptr<ShardReducer> reducer_;
   std::vector<nn::NamedParameter> pieces_;
   StateDict state_;               ///< see state_dict()
-  std::string cut_before_;        ///< a parameter that was a part already; empty: none was
   std::unique_ptr<Watch> watch_;  ///< of a backward pass
   bool syncs_ = true;             ///< outside no_sync()
   bool is_weighted_ = false;  ///< the present pass; between passes, gradients that are kept whole

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -6,6 +7,8 @@
 #include <lockstep/tensor/dtype.hpp>
 
 namespace lockstep {
+
+class ProcessGroup;
 
 /// Options of FullyShardedDataParallel.
 struct FullyShardOptions {
@@ -22,6 +25,12 @@ struct FullyShardOptions {
   std::optional<DType> param_dtype;
   /// The dtype in which gradients are summed. Unset: that of the gathered parameters.
   std::optional<DType> reduce_dtype;
+  /// The ranks that hold the same pieces as this one, each in a group of its own: hybrid sharding
+  /// (HSDP), PyTorch's fully_shard on a mesh of two dimensions. Parameters are gathered within the
+  /// sharded group only; the sums of gradients go on to the replicas. All ranks of both groups are
+  /// a mesh: {.replicate = mesh.group("dp")} with mesh.group("fsdp") as the group. Nobody else uses
+  /// it during backward. Null: no replicas.
+  std::shared_ptr<ProcessGroup> replicate;
 };
 
 }  // namespace lockstep

@@ -13,9 +13,10 @@
 namespace lockstep {
 
 ShardReducer::ShardReducer(std::shared_ptr<ShardedUnits> units, std::shared_ptr<ProcessGroup> group,
-                           PassObserver* observer)
+                           std::shared_ptr<ProcessGroup> replicas, PassObserver* observer)
     : units_(std::move(units)),
       group_(std::move(group)),
+      replicas_(std::move(replicas)),
       places_of_unit_(units_->units().size()),
       pending_(units_->units().size()) {
   std::int64_t notes = 0;
@@ -42,6 +43,7 @@ ShardReducer::ShardReducer(std::shared_ptr<ShardedUnits> units, std::shared_ptr<
   for (const std::size_t place : places_of_unit_[ShardedUnits::root])
     add_buffer(places_[place].shard->gradient_bytes(), true);
   in_flight_.reserve(places_.size());
+  replicating_.reserve(places_.size());
   for (std::size_t p = 0; p < places_.size(); ++p) {
     for (const auto& parameter : places_[p].shard->parameters()) {
       hooks_.push_back(
@@ -126,19 +128,30 @@ void ShardReducer::gradient_is_final(std::size_t p) {
     units_->leave_backward(place.unit);
     launch_ready();
   }
-  // MPI may move bytes only inside its calls.
-  if (!in_flight_.empty()) static_cast<void>(places_[in_flight_.front()].shard->is_reduced());
+  move_on();
+}
+
+// MPI may move bytes only inside its calls.
+void ShardReducer::move_on() {
+  if (!in_flight_.empty()) {
+    static_cast<void>(places_[in_flight_.front()].shard->is_reduced());
+  } else if (!replicating_.empty()) {
+    places_[replicating_.front()].shard->poke_replicas();
+  }
 }
 
 void ShardReducer::launch_ready() {
   if (!sums_) return;
   for (; launched_ < order_.size() && pending_[order_[launched_]] == 0; ++launched_) {
+    units_->join_gathers_of(order_[launched_]);
     for (const std::size_t p : places_of_unit_[order_[launched_]]) launch(p);
   }
 }
 
 void ShardReducer::launch(std::size_t p) {
   Place& place = places_[p];
+  while (replicas_ && !in_flight_.empty() && places_[in_flight_.front()].unit != place.unit)
+    complete_oldest();
   take_memory(place);
   const auto count = static_cast<std::int64_t>(place.shard->parameters().size());
   const CallLabel label("gradients of unit", static_cast<int>(place.unit));
@@ -147,17 +160,32 @@ void ShardReducer::launch(std::size_t p) {
 }
 
 void ShardReducer::complete_oldest() {
-  Place& place = places_[in_flight_.front()];
+  const std::size_t oldest = in_flight_.front();
+  Place& place = places_[oldest];
   in_flight_.erase(in_flight_.begin());
-  static_cast<void>(place.shard->finish_reduce(factor_));
+  const CallLabel label("gradients of unit", static_cast<int>(place.unit));
+  static_cast<void>(place.shard->end_reduce(replicas_.get()));
   return_memory(place);
+  if (replicas_) {
+    replicating_.push_back(oldest);
+  } else {
+    place.shard->finish_sum(factor_);
+  }
 }
 
 void ShardReducer::finish() {
   is_running_ = false;
   if (!sums_) return;
   const auto start = Clock::now();
-  const WaitTimes before = group_->wait_times();
+  const auto waited = [&] {
+    WaitTimes all = group_->wait_times();
+    if (!replicas_) return all;
+    const WaitTimes replicas = replicas_->wait_times();
+    all.work_s += replicas.work_s;
+    all.straggler_s += replicas.straggler_s;
+    return all;
+  };
+  const WaitTimes before = waited();
   std::ranges::fill(pending_, std::size_t{0});
   launch_ready();
   if (notes_.numel() > 0) {
@@ -165,6 +193,12 @@ void ShardReducer::finish() {
     group_->all_reduce(notes_, ReduceOp::sum).wait();
   }
   while (!in_flight_.empty()) complete_oldest();
+  if (replicas_ && notes_.numel() > 0) {
+    const CallLabel label("used parameters");
+    replicas_->all_reduce(notes_, ReduceOp::sum).wait();
+  }
+  for (const std::size_t p : replicating_) places_[p].shard->finish_sum(factor_);
+  replicating_.clear();
   const Tensor here = notes_.to(Device{});
   const auto* notes = static_cast<const float*>(here.data());
   for (const std::size_t u : order_) {
@@ -176,7 +210,7 @@ void ShardReducer::finish() {
   }
   notes_.zero();
   stats_.wait_s += seconds_since(start);
-  const WaitTimes after = group_->wait_times();
+  const WaitTimes after = waited();
   stats_.work_s += after.work_s - before.work_s;
   stats_.straggler_s += after.straggler_s - before.straggler_s;
 }
@@ -184,6 +218,7 @@ void ShardReducer::finish() {
 void ShardReducer::give_up() noexcept {
   is_running_ = false;
   in_flight_.clear();
+  replicating_.clear();
   notes_.zero();
   try {
     drop_kept();

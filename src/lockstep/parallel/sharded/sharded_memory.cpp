@@ -16,7 +16,7 @@ ShardedMemory sharded_memory(const nn::Module& model, int ranks, const FullyShar
   const auto units = unit_modules(model, options.units);
   for (const UnitModule& unit : units) {
     const bool is_root = unit.module == &model;
-    for (const auto& parameters : shard_runs(unit.parameters)) {
+    for (const auto& parameters : unit.runs) {
       const Variable& first = parameters.front().variable;
       const DType dtype = first.data().dtype(), full = options.param_dtype.value_or(dtype);
       const bool is_wide = is_half(full) && options.reduce_dtype == DType::f32;

@@ -81,11 +81,11 @@ UnitWatch::~UnitWatch() { HookOfUnits::remove(units_); }
 ShardedUnits::ShardedUnits(nn::Module& model, std::shared_ptr<ProcessGroup> group,
                            const FullyShardOptions& options)
     : group_(std::move(group)), reshards_(options.reshard_after_forward) {
-  for (const UnitModule& found : unit_modules(model, options.units)) {
+  for (UnitModule& found : unit_modules(model, options.units)) {
     const std::size_t number = units_.size();
     Unit& unit = units_.emplace_back();
     unit.name = found.name;
-    for (auto& run : shard_runs(found.parameters)) {
+    for (auto& run : found.runs) {
       const FlatShard& shard = unit.shards.emplace_back(*group_, std::move(run), options);
       (shard.is_trained() ? unit.is_trained : unit.is_frozen) = true;
       if (number != root) most_bytes_ = std::max(most_bytes_, shard.value_bytes());
@@ -255,13 +255,24 @@ void ShardedUnits::backward_begins() {
   wait_for(root);
 }
 
+void ShardedUnits::gather_up_to(std::size_t end) {
+  for (; gathered_ < std::min(end, backward_order_.size()); ++gathered_) {
+    if (const std::size_t next = backward_order_[gathered_]; !units_[next].is_there) gather(next);
+  }
+}
+
+void ShardedUnits::join_gathers_of(std::size_t number) {
+  if (phase_ != Phase::backward) return;
+  const auto place = std::ranges::find(backward_order_, number);
+  if (place == backward_order_.end()) return;
+  gather_up_to(static_cast<std::size_t>(place - backward_order_.begin()) + 2);
+}
+
 void ShardedUnits::enter_backward(std::size_t number) {
   const auto place = std::ranges::find(backward_order_, number);
   if (phase_ == Phase::backward && place != backward_order_.end()) {
     const auto at = static_cast<std::size_t>(place - backward_order_.begin());
-    for (; gathered_ < std::min(at + 2, backward_order_.size()); ++gathered_) {
-      if (const std::size_t next = backward_order_[gathered_]; !units_[next].is_there) gather(next);
-    }
+    gather_up_to(at + 2);
     for (std::size_t i = 0; i < at; ++i) {
       const std::size_t earlier = backward_order_[i];
       if (units_[earlier].is_there && units_[earlier].is_frozen) free(earlier);
@@ -278,9 +289,7 @@ void ShardedUnits::leave_backward(std::size_t number) {
 }
 
 void ShardedUnits::backward_ends() {
-  for (; gathered_ < backward_order_.size(); ++gathered_) {  // as other ranks may have
-    if (const std::size_t next = backward_order_[gathered_]; !units_[next].is_there) gather(next);
-  }
+  gather_up_to(backward_order_.size());  // as other ranks may have
   free_all();
   phase_ = Phase::none;
 }
@@ -297,6 +306,12 @@ void ShardedUnits::fails() noexcept {
 void ShardedUnits::gather_all() {
   for (std::size_t u = 0; u < units_.size(); ++u) gather(u);
   for (std::size_t u = 0; u < units_.size(); ++u) wait_for(u);
+}
+
+void ShardedUnits::release() {
+  for (Unit& unit : units_) {
+    for (FlatShard& shard : unit.shards) shard.release(*group_);
+  }
 }
 
 void ShardedUnits::free_all() {

@@ -62,12 +62,17 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   }
   /// Backward enters a unit: returns when its values are there.
   void enter_backward(std::size_t unit);
+  /// Backward is at a unit, or past it, and on this rank may not have entered it: starts the
+  /// gathers that another rank may wait for in it.
+  void join_gathers_of(std::size_t unit);
   /// Backward is through with all trained parameters of a unit.
   void leave_backward(std::size_t unit);
 
   /// Gathers all units, or frees all.
   void gather_all();
   void free_all();
+  /// Gives the module its parameters back: FlatShard::release.
+  void release();
 
   // For the hook.
   void before(const nn::Module& module);
@@ -83,6 +88,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   void free(std::size_t unit);
   [[nodiscard]] IntrusivePtr<Storage> memory_for(const FlatShard& shard, std::size_t unit);
   void enter_forward(std::size_t unit);
+  void gather_up_to(std::size_t end);
   void set_order();
   void move_on();
 

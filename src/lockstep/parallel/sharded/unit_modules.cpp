@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -87,33 +88,29 @@ std::vector<UnitModule> unit_modules(const nn::Module& model,
     return 0;
   };
   std::unordered_map<const void*, std::size_t> owners;
+  std::unordered_set<const void*> slabs;
   for (const auto& entry : model.state_dict()) {
     const std::size_t unit = unit_named(entry.name);
     const auto [place, is_new] = owners.try_emplace(entry.tensor.data(), unit);
     if (!is_new && place->second != unit) place->second = 0;
+    if (entry.placement.sharded) slabs.insert(entry.tensor.data());
   }
+  const auto kind = [&](const nn::NamedParameter& parameter) {
+    const Tensor& data = parameter.variable.data();
+    return std::tuple(data.dtype(), parameter.variable.requires_grad(),
+                      slabs.contains(data.data()));
+  };
   for (const auto& parameter : model.named_parameters()) {
-    units[owners.at(parameter.variable.data().data())].parameters.push_back(parameter);
-  }
-  const auto is_empty = [&](const UnitModule& unit) {
-    return unit.module != &model && unit.parameters.empty();
-  };
-  std::erase_if(units, is_empty);
-  return units;
-}
-
-std::vector<std::vector<nn::NamedParameter>> shard_runs(
-    const std::vector<nn::NamedParameter>& parameters) {
-  const auto kind = [](const nn::NamedParameter& parameter) {
-    return std::pair(parameter.variable.data().dtype(), parameter.variable.requires_grad());
-  };
-  std::vector<std::vector<nn::NamedParameter>> runs;
-  for (const auto& parameter : parameters) {
+    auto& runs = units[owners.at(parameter.variable.data().data())].runs;
     const auto run = std::ranges::find_if(
         runs, [&](const auto& others) { return kind(others.front()) == kind(parameter); });
     (run == runs.end() ? runs.emplace_back() : *run).push_back(parameter);
   }
-  return runs;
+  const auto is_empty = [&](const UnitModule& unit) {
+    return unit.module != &model && unit.runs.empty();
+  };
+  std::erase_if(units, is_empty);
+  return units;
 }
 
 }  // namespace lockstep

@@ -29,6 +29,7 @@ Tensor piece_of(const Tensor& whole, std::int64_t begin, std::int64_t count) {
 ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(DistributedDataParallel& ddp, const Make& make)
     : ddp_(ddp) {
   const auto trained = ddp.module().trained_parameters();
+  const StateDict model = ddp.module().state_dict();
   for (const Tensor& values : ddp.flat_values()) {
     std::vector<nn::NamedParameter> inside;
     std::ranges::copy_if(trained, std::back_inserter(inside), [&](const auto& parameter) {
@@ -36,7 +37,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(DistributedDataParallel& ddp, c
     });
     std::ranges::sort(
         inside, {}, [](const auto& parameter) { return parameter.variable.data().offset_bytes(); });
-    if (!inside.empty()) share_out(inside, values);
+    if (!inside.empty()) share_out(inside, values, model);
   }
   if (pieces_.empty()) {
     throw Error("ZeroRedundancyOptimizer: no parameter of the model is trained");
@@ -56,7 +57,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(DistributedDataParallel& ddp, c
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 
 void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& parameters,
-                                        const Tensor& values) {
+                                        const Tensor& values, const StateDict& model) {
   ProcessGroup& group = ddp_.group();
   const std::int64_t rank = group.rank(), ranks = group.size();
   const auto place_of = [&](const Tensor& parameter) {
@@ -82,7 +83,8 @@ void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& p
     piece.set_grad_buffer(piece_of(variable.grad_buffer(), from, to - from));
     parameters_.push_back({name, variable});
     pieces_.push_back({name, piece});
-    placements_.insert(name, piece.data(), Placement::flat_run(variable.shape(), from));
+    placements_.insert(name, piece.data(),
+                       Placement::flat_run_of(model.find(name)->placement, variable.shape(), from));
   }
 }
 

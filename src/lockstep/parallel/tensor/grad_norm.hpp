@@ -13,8 +13,10 @@ class TensorParallelGradNorm {
  public:
   /// Collective over `group`, the model's: asks who holds which slab.
   TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
-  /// Of some parameters, whose placements `state` tells under their names, as that of a pipeline's
-  /// counted_parameters(). The same list on every rank of `group`. Collective over it.
+  /// Of the gradients of `parameters`, whose placements `state` tells under their names: a
+  /// pipeline's counted_parameters(), or the pieces that FullyShardedDataParallel or
+  /// ZeroRedundancyOptimizer keep of a model with that state_dict(). The same list on every rank of
+  /// `group`. Collective over it.
   TensorParallelGradNorm(const std::vector<nn::NamedParameter>& parameters, const StateDict& state,
                          GroupPtr group);
   /// optim::grad_norm of the undivided model, the same bits on every rank. Collective.
@@ -22,6 +24,7 @@ class TensorParallelGradNorm {
   /// optim::clip_grad_norm of the undivided model: scales this rank's gradients, returns the norm.
   /// Collective. Throws InputError unless max_norm > 0.
   double clip(double max_norm) const;
+  [[nodiscard]] const GroupPtr& group() const noexcept { return group_; }
 
  private:
   /// Slabs that as many ranks hold.
