@@ -18,6 +18,9 @@ TEST_F(Sharded, GptHasTheCurveOfOneRankAlsoWithContextParallelism) {
            {2, "zero3", {"train.zero=3"}},
            {2, "fsdp", {"mesh.fsdp=2", "mesh.dp=1", "train.zero=3"}},
            {3, "uneven", {"train.zero=3", "train.accumulate=2"}},
+           {4, "hybrid", {"mesh.fsdp=2", "mesh.dp=2", "train.zero=3"}},
+           {4, "tp", {"train.zero=3", "mesh.tp=2"}},
+           {4, "zero1_tp", {"train.zero=1", "mesh.tp=2"}},
            {4, "cp", {"train.zero=3", "mesh.cp=2"}}}) {
     Words all = no_dropout;
     all.insert(all.end(), more.begin(), more.end());

@@ -159,7 +159,7 @@ TEST(Zero, OptionsThatItDoesNotSupportAreRefused) {
             std::string::npos);
   EXPECT_NE(refusal("precision = \"fp16\"", "").find("train.precision = \"fp16\" does not support"),
             std::string::npos);
-  EXPECT_NE(refusal("", "\nmesh = {tp = 2}\n").find("mesh.tp does not support"), std::string::npos);
+  EXPECT_EQ(refusal("", "\nmesh = {tp = 2}\n"), "");
   EXPECT_NE(refusal("check_replicas_every = 1", "").find("check_replicas_every"),
             std::string::npos);
   EXPECT_NE(refusal("", "\nddp = {comm_hook = \"post_local_sgd\"}\n").find("post_local_sgd"),

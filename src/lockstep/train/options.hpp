@@ -75,6 +75,16 @@ struct MeshOptions {
 };
 void declare(DeckTable& table, MeshOptions& options);
 
+/// [pipeline]: with mesh.pp, how micro-batches pass through the stages
+/// (docs/guide/pipeline_parallel.md).
+struct PipelineDeckOptions {
+  enum class Schedule : std::uint8_t { gpipe, one_f_one_b, interleaved_1f1b, zero_bubble_h1 };
+  Schedule schedule = Schedule::one_f_one_b;
+  std::int64_t microbatches = 0;     ///< of a rank's share of a batch; 0: four times mesh.pp
+  std::int64_t stages_per_rank = 2;  ///< with interleaved_1f1b
+};
+void declare(DeckTable& table, PipelineDeckOptions& options);
+
 /// [loss]: the loss of the training. For classes (classify): the options of PyTorch's
 /// CrossEntropyLoss. For values (regress): the kind of loss, with PyTorch's defaults. See
 /// docs/guide/models.md.

@@ -140,6 +140,10 @@ void declare(DeckTable& table, LossDeckOptions& options) {
 }
 
 void declare(DeckTable& table, MeshOptions& options) {
+  table.key("pp", options.pp,
+            {.doc = "pipeline parallel: ranks that share out the model's layers; see [pipeline]",
+             .min = -1,
+             .max = 1e9});
   table.key("dp", options.dp,
             {.doc = "data parallel: parts of a batch; -1: the ranks that the others leave",
              .min = -1,
@@ -157,6 +161,26 @@ void declare(DeckTable& table, MeshOptions& options) {
                     "and mlp",
              .min = -1,
              .max = 1e9});
+}
+
+void declare(DeckTable& table, PipelineDeckOptions& options) {
+  using Schedule = PipelineDeckOptions::Schedule;
+  table.choice(
+      "schedule", options.schedule,
+      {{"gpipe", Schedule::gpipe},
+       {"1f1b", Schedule::one_f_one_b},
+       {"interleaved_1f1b", Schedule::interleaved_1f1b},
+       {"zero_bubble_h1", Schedule::zero_bubble_h1}},
+      "with mesh.pp: the order of forward and backward of the micro-batches; the gradients "
+      "are the same");
+  table.key(
+      "microbatches", options.microbatches,
+      {.doc = "with mesh.pp: parts in which a batch passes through the stages; more idle less; "
+              "0: four times mesh.pp",
+       .min = 0,
+       .max = 1e6});
+  table.key("stages_per_rank", options.stages_per_rank,
+            {.doc = "interleaved_1f1b only: stages of each rank", .min = 1, .max = 1e3});
 }
 
 void declare(DeckTable& table, AveragingOptions& options) {

@@ -27,6 +27,7 @@
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_states.hpp>
 #include <lockstep/train/run/stop_agreement.hpp>
+#include <lockstep/train/strategy/pipeline_strategy.hpp>
 #include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/batch_norm_check.hpp>
 #include <lockstep/train/task/evaluation.hpp>
@@ -201,15 +202,7 @@ const optim::Optimizer& Trainer::optimizer() const noexcept { return strategy_->
 
 StateDict Trainer::state_dict() const { return strategy_->state_dict(); }
 
-std::int64_t Trainer::parameter_count() const {
-  const StateDict state = state_dict();
-  std::int64_t count = 0;
-  for (const auto& parameter : model().named_parameters()) {
-    const Placement& placement = state.find(parameter.name)->placement;
-    count += placement.sharded ? placement.global.numel() : parameter.variable.data().numel();
-  }
-  return count;
-}
+std::int64_t Trainer::parameter_count() const { return strategy_->parameter_count(); }
 
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const TrainingParts& parts) {
   DdpOptions ddp = plan.ddp;
@@ -225,6 +218,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
+  if (mesh.pp > 1) expect_stages_fit(task, plan, mesh.pp, model);
   divide_for_check(plan, mesh, *task.data().train, *model);
   validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
@@ -237,7 +231,8 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches, *model);
-  expect_room_on_device(task, plan, batches, *model, *optimizer);
+  if (mesh.pp == 1 && plan.train.zero == 0)
+    expect_room_on_device(task, plan, batches, *model, *optimizer);
 }
 
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,

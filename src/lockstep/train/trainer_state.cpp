@@ -101,7 +101,7 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   const auto [trained, slots] = split_trained(of_optimizer);
   try {
     strategy_->load_state_dict(trained.size() > 0 ? trained : checkpoint.model);
-    strategy_->optimizer().load_state_dict(slots);
+    strategy_->load_optimizer_state_dict(slots);
   } catch (const Error& error) {
     throw CheckpointError(
         fmt::format("the checkpoint does not fit the deck's model or optimizer: {}", error.what()));
@@ -128,7 +128,7 @@ StateDict Trainer::hook_state() const {
 }
 
 StateDict Trainer::slots_to_load(const Manifest& manifest) const {
-  StateDict slots = optimizer().state_dict();
+  StateDict slots = strategy_->optimizer_state_dict();
   for (const auto& [name, tensor, placement] : hook_state()) {
     const DatasetEntry* saved = manifest.find("/optimizer/" + name);
     const bool of_other_ranks = saved != nullptr && placement.sharded &&
@@ -149,8 +149,9 @@ StateDict Trainer::slots_to_load(const Manifest& manifest) const {
 
 CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks) {
   read_figures(unseen_, 0);
-  CheckpointContents contents{state_dict(), optimizer().state_dict(), state_,
-                              deck,         library_versions_,        task_.signature()};
+  CheckpointContents contents{
+      state_dict(),     strategy_->optimizer_state_dict(), state_, deck, library_versions_,
+      task_.signature()};
   const Tensor sums = Tensor::empty({ranks_.data->size(), 1}, DType::f64);
   ranks_.data->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
   contents.train.sums.clear();

@@ -29,12 +29,13 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
     const Range rows = part_of(part.size(), plan_->train.accumulate, i);
     const bool is_last = i + 1 == plan_->train.accumulate;
     if (rows.size() == 0 && !is_last && !all_go_forward) continue;
-    const nn::RandomContextGuard random(
-        {plan_->train.seed, static_cast<std::uint32_t>(state_.step), first_draw + rows.begin});
     const Batch batch = ranks_.own_slice(samples.slice(rows.begin, rows.end));
     const double weight = static_cast<double>(rows.size()) /
                           static_cast<double>(part.batch_size * ranks_.sequence_parts());
+    const nn::RandomContext random{plan_->train.seed, static_cast<std::uint32_t>(state_.step),
+                                   first_draw + rows.begin};
     const Tensor mean = strategy_->run({.batch = batch,
+                                        .random = random,
                                         .weight = weight,
                                         .loss_scale = loss_scale,
                                         .is_last = is_last,

@@ -21,6 +21,7 @@ void for_each_table(RunPlan& plan, const Visit& visit) {
   visit("schedule", "how the learning rate moves", plan.schedule);
   visit("averaging", "weights averaged over steps", plan.averaging);
   visit("mesh", "how the ranks share out the batch and the model", plan.mesh);
+  visit("pipeline", "how a batch passes through the layers that mesh.pp shares out", plan.pipeline);
   visit("ddp", "data-parallel gradient reduction", plan.ddp);
   visit("checkpoint", "when to save and what to keep", plan.checkpoint);
   visit("log", "how much is said, and how often", plan.log);

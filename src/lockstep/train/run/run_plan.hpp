@@ -24,6 +24,7 @@ struct RunPlan {
   optim::OptimizerOptions optimizer;
   optim::ScheduleOptions schedule;
   MeshOptions mesh;
+  PipelineDeckOptions pipeline;
   DdpOptions ddp;
   CheckpointOptions checkpoint;
   GroupOptions group;  ///< for all ranks: [comm] and [flight]

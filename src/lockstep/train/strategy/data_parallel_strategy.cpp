@@ -17,6 +17,7 @@ namespace {
 std::unique_ptr<DistributedDataParallel> replicated(std::shared_ptr<nn::Module> model,
                                                     const RunPlan& plan, const RankGroups& ranks) {
   const MemoryLabel label("model and gradients");
+  divide(*model, ranks);
   return std::make_unique<DistributedDataParallel>(std::move(model), ranks.data, plan.ddp);
 }
 
@@ -24,7 +25,10 @@ std::unique_ptr<DistributedDataParallel> replicated(std::shared_ptr<nn::Module> 
 
 DataParallelStrategy::DataParallelStrategy(std::shared_ptr<nn::Module> model, const Task& task,
                                            const RunPlan& plan, const RankGroups& ranks)
-    : task_(task), tensor_group_(ranks.tensor), ddp_(replicated(std::move(model), plan, ranks)) {
+    : Strategy(model->parameter_count()),
+      task_(task),
+      tensor_group_(ranks.tensor),
+      ddp_(replicated(std::move(model), plan, ranks)) {
   if (tensor_group_) divided_norm_.emplace(ddp_->module(), tensor_group_);
   const MemoryLabel label("optimizer state");
   const auto make = [&](std::vector<nn::NamedParameter> parameters) {

@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
@@ -25,9 +24,11 @@ std::optional<DType> reduce_dtype_of(CommHookKind hook) {
 std::unique_ptr<FullyShardedDataParallel> sharded(std::shared_ptr<nn::Module> model,
                                                   const RunPlan& plan, const RankGroups& ranks) {
   const MemoryLabel label("model and gradients");
+  divide(*model, ranks);
   if (plan.ddp.sync_batch_norm) convert_sync_batchnorm(*model, *ranks.data);
   FullyShardOptions options;
   options.reshard_after_forward = plan.train.zero == 3;
+  options.replicate = ranks.replicas;
   options.reduce_dtype = reduce_dtype_of(plan.ddp.comm_hook);
   return std::make_unique<FullyShardedDataParallel>(std::move(model), ranks.shards, options);
 }
@@ -36,10 +37,14 @@ std::unique_ptr<FullyShardedDataParallel> sharded(std::shared_ptr<nn::Module> mo
 
 ShardedStrategy::ShardedStrategy(std::shared_ptr<nn::Module> model, const Task& task,
                                  const RunPlan& plan, const RankGroups& ranks)
-    : task_(task),
+    : Strategy(model->parameter_count()),
+      task_(task),
       all_(ranks.all),
       broadcasts_buffers_(plan.ddp.broadcast_buffers_each_forward),
       fsdp_(sharded(std::move(model), plan, ranks)) {
+  if (ranks.tensor) {
+    slabs_norm_.emplace(fsdp_->named_parameters(), fsdp_->module().state_dict(), ranks.tensor);
+  }
   const MemoryLabel label("optimizer state");
   optimizer_ = optim::make_optimizer(plan.optimizer, fsdp_->trained_parameters());
   optimizer_->take_placements(fsdp_->state_dict());
@@ -49,6 +54,7 @@ Tensor ShardedStrategy::run(const Pass& pass) {
   if (broadcasts_buffers_) broadcast_buffers();
   return run_by(*fsdp_, all_go_forward(), task_,
                 {.batch = pass.batch,
+                 .random = pass.random,
                  .weight = pass.weight,
                  .loss_scale = pass.loss_scale,
                  .is_last = true,
@@ -56,14 +62,12 @@ Tensor ShardedStrategy::run(const Pass& pass) {
                  .times = pass.times});
 }
 
-bool ShardedStrategy::any_said_yes() {
-  if (!question_) return false;
-  return all_reduce_scalar(*all_, question_() ? 1.0 : 0.0, ReduceOp::max) > 0.0;
-}
+bool ShardedStrategy::any_said_yes() { return any_says_yes(*all_, question_); }
 
 optim::Clipping ShardedStrategy::clip_gradients(const optim::OptimizerOptions& options) {
-  return optim::clip_gradients(options, fsdp_->named_parameters(),
-                               [&](const Tensor& norm) { norm.fill(fsdp_->grad_norm()); });
+  return optim::clip_gradients(options, fsdp_->named_parameters(), [&](const Tensor& norm) {
+    norm.fill(slabs_norm_ ? fsdp_->grad_norm(*slabs_norm_) : fsdp_->grad_norm());
+  });
 }
 
 Variable ShardedStrategy::evaluate(const Batch& batch) {

@@ -1,9 +1,11 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <lockstep/parallel/sharded/fully_shard.hpp>
+#include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/strategy/strategy.hpp>
 
@@ -42,6 +44,7 @@ class ShardedStrategy final : public Strategy {
   std::shared_ptr<ProcessGroup> all_;
   bool broadcasts_buffers_;  ///< before each forward
   std::unique_ptr<FullyShardedDataParallel> fsdp_;
+  std::optional<TensorParallelGradNorm> slabs_norm_;  ///< of a model of parts of tensors
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::function<bool()> question_;
 };

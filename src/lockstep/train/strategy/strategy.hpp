@@ -6,6 +6,7 @@
 
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/nn/random.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/gradient_sum_stats.hpp>
 #include <lockstep/tensor/state_dict.hpp>
@@ -13,6 +14,7 @@
 namespace lockstep {
 class Batch;
 class DistributedDataParallel;
+class ProcessGroup;
 }  // namespace lockstep
 
 namespace lockstep::train {
@@ -33,6 +35,7 @@ class Strategy {
   /// Forward and backward of a part of this rank's share of a batch.
   struct Pass {
     const Batch& batch;        ///< may have no samples
+    nn::RandomContext random;  ///< of what layers draw
     double weight;             ///< of its mean loss in that of the whole batch; 0 without samples
     const Tensor& loss_scale;  ///< GradScaler's; undefined for 1
     bool is_last;              ///< of this rank's share: gradients are summed over the ranks
@@ -40,12 +43,12 @@ class Strategy {
     StepTimes& times;          ///< gets seconds and FLOPs of the phases
   };
 
-  Strategy() = default;
+  explicit Strategy(std::int64_t parameter_count) noexcept : parameter_count_(parameter_count) {}
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy();
 
-  /// What this rank holds of the model. Local, as the next seven.
+  /// What this rank holds of the model. Local, as the next eleven.
   [[nodiscard]] virtual nn::Module& model() const noexcept = 0;
   /// This rank's share of the parameters: flat pieces where it does not hold whole ones.
   [[nodiscard]] virtual std::vector<nn::NamedParameter> named_parameters() const;
@@ -55,6 +58,11 @@ class Strategy {
   [[nodiscard]] virtual StateDict state_dict() const;
   /// Throws Error listing names or shapes that do not fit.
   virtual void load_state_dict(const StateDict& state);
+  /// The optimizer's, likewise.
+  [[nodiscard]] virtual StateDict optimizer_state_dict() const;
+  virtual void load_optimizer_state_dict(const StateDict& state);
+  /// Elements of the parameters of the whole model.
+  [[nodiscard]] std::int64_t parameter_count() const noexcept { return parameter_count_; }
   /// Whether ranks without samples run forward, on 0 samples, as often as the others.
   [[nodiscard]] virtual bool all_go_forward() const = 0;
   /// Times of waiting for other ranks, since construction.
@@ -86,9 +94,16 @@ class Strategy {
 
   /// Rank 0's buffers to all, before evaluation and saving.
   virtual void broadcast_buffers() = 0;
-  /// The model's output for `batch` without gradients, in its present mode.
+  /// The model's output for `batch` without gradients, in its present mode. Undefined on a rank
+  /// without its last layer.
   [[nodiscard]] virtual Variable evaluate(const Batch& batch) = 0;
+
+ private:
+  std::int64_t parameter_count_;
 };
+
+/// The answer of any rank, for ask_along. Collective over `group`.
+[[nodiscard]] bool any_says_yes(ProcessGroup& group, const std::function<bool()>& question);
 
 /// Throws InputError if mesh.fsdp, train.zero and the rest of the plan do not fit together; `sizes`
 /// as fitted() gives them. Local.

@@ -35,6 +35,7 @@ class OwnTime {
 /// runs only if `all_go_forward`.
 template <class Wrapper>
 Tensor run_by(Wrapper& wrapper, bool all_go_forward, const Task& task, const Strategy::Pass& pass) {
+  const nn::RandomContextGuard random(pass.random);
   const bool has_samples = pass.batch.size() > 0;
   Variable loss;
   if (has_samples || all_go_forward) {

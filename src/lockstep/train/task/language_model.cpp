@@ -9,6 +9,7 @@
 #include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>
+#include <lockstep/parallel/pipeline/stages_of.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task_options.hpp>
 
@@ -58,6 +59,13 @@ Variable LanguageModel::forward(nn::Module& model, const Batch& batch) const {
   LossOptions each_token;
   each_token.reduction = Reduction::none;
   return gpt_of(model).loss(Variable(batch.inputs()), batch.targets(), each_token);
+}
+
+Variable LanguageModel::forward_from_stages(const PipelineStages& stages, const Variable& x,
+                                            const Batch& batch) const {
+  LossOptions each_token;
+  each_token.reduction = Reduction::none;
+  return stages.head->loss(x, batch.targets(), each_token);
 }
 
 Variable LanguageModel::loss(const Variable& output, const Batch&) const { return mean(output); }

@@ -31,6 +31,8 @@ class LanguageModel : public Task {
   [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override;
   /// The loss of each token, [windows, context].
   [[nodiscard]] Variable forward(nn::Module& model, const Batch& batch) const override;
+  [[nodiscard]] Variable forward_from_stages(const PipelineStages& stages, const Variable& x,
+                                             const Batch& batch) const override;
   [[nodiscard]] Variable loss(const Variable& output, const Batch& batch) const override;
   [[nodiscard]] std::vector<Metric> metrics(const Dataset& data) const override;
   void measure(const Tensor& output, const Batch& batch, std::span<double> figures) const override;

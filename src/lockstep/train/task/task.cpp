@@ -6,8 +6,14 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/pipeline/stages_of.hpp>
 
 namespace lockstep::train {
+Variable Task::forward_from_stages(const PipelineStages& stages, const Variable& x,
+                                   const Batch& /*batch*/) const {
+  return stages.output(x);
+}
+
 Variable Task::forward(nn::Module& model, const Batch& batch) const {
   return model.forward(Variable(batch.inputs()));
 }

@@ -14,6 +14,7 @@
 
 namespace lockstep {
 class Deck;
+struct PipelineStages;
 namespace nn {
 class Module;
 }
@@ -49,6 +50,10 @@ class Task {
   /// The model's output for `batch`, in training and evaluation, in the model's present mode;
   /// loss() and measure() get it as `output`. By default model.forward(inputs).
   [[nodiscard]] virtual Variable forward(nn::Module& model, const Batch& batch) const;
+  /// forward() from the output `x` of the last of the model's pipeline stages (mesh.pp), which hold
+  /// the model between them; for a task with a forward() of its own. By default stages.output(x).
+  [[nodiscard]] virtual Variable forward_from_stages(const PipelineStages& stages,
+                                                     const Variable& x, const Batch& batch) const;
   /// Mean loss, one element, over the samples of `batch` (at least one).
   [[nodiscard]] virtual Variable loss(const Variable& output, const Batch& batch) const = 0;
   /// The metrics of an evaluation on `data`, a set of data(); the first is drawn in curves.svg.
