@@ -288,15 +288,16 @@ int main(int argc, char** argv) {
   std::string mesh;
   int ranks_per_node = 0;
   auto* describe =
-      add(model, "describe", "print a deck's layers: shapes, parameters, FLOPs, memory", [&] {
-        return mesh.empty()
-                   ? utility::describe_model(files.front(), overrides)
-                   : utility::describe_mesh(files.front(), overrides, mesh, ranks_per_node);
-      });
+      add(model, "describe",
+          "print a deck's layers: shapes, parameters, FLOPs, memory; and its mesh", [&] {
+            return mesh.empty()
+                       ? utility::describe_model(files.front(), overrides)
+                       : utility::describe_mesh(files.front(), overrides, mesh, ranks_per_node);
+          });
   takes_deck(describe);
   auto* of_mesh = describe->add_option("--mesh", mesh,
-                                       "print what each rank of a mesh would hold and send "
-                                       "instead: pp, dp, fsdp, cp, tp with sizes, "
+                                       "print what each rank of this mesh, instead of the deck's, "
+                                       "would hold and send: pp, dp, fsdp, cp, tp with sizes, "
                                        "as in dp=2,tp=4");
   describe->add_option("--ranks-per-node", ranks_per_node, "with --mesh: to tell links apart")
       ->needs(of_mesh)

@@ -1,3 +1,4 @@
+#include <lockstep/parallel/mesh/mesh_plan.hpp>
 #include <lockstep/train/report/mesh_report.hpp>
 #include <lockstep/train/report/model_report.hpp>
 #include <lockstep/train/report/standard_output.hpp>
@@ -16,7 +17,7 @@ ExitCode describe_model(const std::string& file, const std::vector<std::string>&
 ExitCode describe_mesh(const std::string& file, const std::vector<std::string>& overrides,
                        const std::string& mesh, int ranks_per_node) {
   const train::Assignment deck = read_known_deck(file, overrides);
-  train::write_stdout(train::mesh_report(*deck.task, deck.plan, mesh, ranks_per_node));
+  train::write_stdout(train::mesh_report(*deck.task, deck.plan, parse_mesh(mesh), ranks_per_node));
   return ExitCode::done;
 }
 

@@ -159,6 +159,18 @@ TEST(Sizes, AreTheLargestThatFitAndDivide) {
   EXPECT_EQ(dividing.largest(2), 0);
 }
 
+TEST(Sizes, AreMultiplesOfTheRanksThatHoldOneModel) {
+  const Sizes pairs{.min = 1, .max = 9, .multiple = 2};
+  EXPECT_EQ(pairs.largest(9), 8);
+  EXPECT_EQ(pairs.largest(3), 2);
+  EXPECT_EQ(pairs.largest(1), 0);
+  EXPECT_EQ(pairs.smallest(), 2);
+  const Sizes dividing{.min = 1, .max = 12, .multiple = 2, .divide = 4};
+  EXPECT_EQ(dividing.largest(12), 8);
+  EXPECT_EQ(dividing.largest(7), 4);
+  EXPECT_EQ((Sizes{.min = 3, .max = 3, .multiple = 2}.smallest()), 0);
+}
+
 TEST(Placement, FillsHostsInOrderAndKnowsEachRanksHost) {
   const Placement placement = place({{"a", 2}, {"b", 1}, {"c", 4}}, {.min = 1, .max = 5});
   EXPECT_EQ(placement.hosts, (Hosts{{"a", 2}, {"b", 1}, {"c", 2}}));

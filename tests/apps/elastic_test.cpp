@@ -219,6 +219,46 @@ TEST_F(Elastic, NumbersOfRanksThatDoNotDivideTheShardsAreLeftOut) {
   EXPECT_EQ(all("start", "ranks"), Json({4})) << finished.output;
 }
 
+Words mlp_on_pairs() {
+  return {"--set", "model.kind=\"mlp\"", "--set", "mesh.tp=2", "--set", "checkpoint.every_steps=5"};
+}
+
+TEST_F(Elastic, ALostRankOfADividedModelShrinksDpAlone) {
+  const Finished finished =
+      supervise({"--min", "1", "--max", "4", "--rejoin", "1000"}, mlp_on_pairs(), "kill 2 22");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("start", "ranks"), Json({4, 2})) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"killed", "completed"})) << finished.output;
+  EXPECT_GE(history("start")[1].at("step").get<int>(), 10) << finished.output;
+  EXPECT_TRUE(
+      finished.says("2 of 3 slots are used: mesh.tp = 2 wants a multiple of 2 ranks, as "
+                    "only mesh.dp changes with their number"))
+      << finished.output;
+  const std::string disturbed = scratch_.file("disturbed");
+  fs::rename(dir(), disturbed);
+  good(classify(4, small_run(dir(), mlp_on_pairs())));
+  const auto loss = [](const std::string& run) {
+    return Json::parse(read_file(run + "/summary.json")).at("test_loss").get<double>();
+  };
+  EXPECT_NEAR(loss(disturbed), loss(dir()), 1e-4 * loss(dir()));
+}
+
+TEST_F(Elastic, AMeshOfFixedSizesWaitsForALostSlotAndSaysWhy) {
+  Words fixed = mlp_on_pairs();
+  fixed.insert(fixed.end(), {"--set", "mesh.dp=1"});
+  const Finished finished = supervise({"--min", "1", "--max", "3"}, fixed, "kill 1 12");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("start", "ranks"), Json({2, 2})) << finished.output;
+  EXPECT_TRUE(
+      finished.says("2 of 3 slots are used: mesh.tp = 2 is a mesh of 2 ranks and no other "
+                    "number (mesh.dp = -1 goes on with fewer)"))
+      << finished.output;
+  const Finished none = supervise({"--min", "3", "--max", "3"}, mlp_on_pairs(), "");
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_TRUE(none.says("mesh.tp = 2 wants a multiple of 2 ranks")) << none.output;
+  EXPECT_TRUE(none.says("there is no such number from --min 3 to --max 3")) << none.output;
+}
+
 /// Runs a shell script beside the supervisor, whose process is $pid; `stepped N` waits for a step
 /// of its N-th start.
 Finished with_script(const Words& command, const std::string& dir, const std::string& script,

@@ -23,9 +23,9 @@ std::vector<std::string> with_copies(const std::string& dir, const std::string& 
 }
 
 /// Rank 1 kills itself in its 23rd step; each step has so many forward passes.
-void kill_one(const std::vector<std::string>& arguments, int passes = 1) {
+void kill_one(const std::vector<std::string>& arguments, int passes = 1, int ranks = 2) {
   const Finished run =
-      lockstep::test::run(app(2, "tests/apps/misbehave", arguments),
+      lockstep::test::run(app(ranks, "tests/apps/misbehave", arguments),
                           {{"MISBEHAVE", "kill 1 " + std::to_string(23 * passes)}});
   ASSERT_NE(run.exit_code, 0) << run.output;
 }
@@ -89,6 +89,62 @@ TEST_F(LocalCopiesOfARun, InvariantOnAnotherNumberOfRanksToTheSameBits) {
   ASSERT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_TRUE(rest.says("at step 20")) << rest.output;
   expect_same_last_save(whole, dir);
+}
+
+/// Removes what node `node` of the last start kept.
+void lose_node(const fs::path& memory, int node) {
+  int lost = 0;
+  for (const auto& file : fs::directory_iterator(memory)) {
+    const std::string name = file.path().filename();  // lockstep-local-START-NODE-N.h5
+    if (name.ends_with("-" + std::to_string(node) + "-0.h5") ||
+        name.ends_with("-" + std::to_string(node) + "-1.h5"))
+      lost += fs::remove(file.path()) ? 1 : 0;
+  }
+  EXPECT_EQ(lost, 2);
+}
+
+TEST_F(LocalCopiesOfARun, OfADividedModelOutliveALostNodeAndGoOnToTheSameBits) {
+  const std::vector<std::vector<std::string>> kinds{
+      {"train.zero=1"},
+      {"model.kind=\"mlp\"", "mesh.tp=2"},
+      {"ddp.comm_hook=\"power_sgd\""},
+  };
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    std::vector<std::string> settings{"--set", "comm.pretended_nodes=[1, 1]"};
+    for (const std::string& set : kinds[kind]) settings.insert(settings.end(), {"--set", set});
+    const std::string whole = scratch.file("whole" + std::to_string(kind)),
+                      killed = dir + std::to_string(kind);
+    good(classify(2, small_run(whole, settings)));
+    kill_one(with_copies(killed, memory, settings));
+    EXPECT_EQ(files_in(memory), 4) << kinds[kind][0];
+    lose_node(memory, static_cast<int>(kind % 2));
+    auto resumed = with_copies(killed, memory, settings);
+    resumed.push_back("--resume");
+    const Finished rest = classify(2, resumed);
+    ASSERT_EQ(rest.exit_code, 0) << rest.output;
+    EXPECT_TRUE(rest.says("step-00000020.h5 at step 20")) << kinds[kind][0] << rest.output;
+    expect_same_last_save(whole, killed);
+    EXPECT_EQ(files_in(memory), 0);
+  }
+}
+
+TEST_F(LocalCopiesOfARun, WithTwoNodesInARowLostTheRunGoesOnFromTheFileSystem) {
+  const std::vector<std::string> settings{"--set", "train.zero=1",
+                                          "--set", "comm.pretended_nodes=[1, 1, 1]",
+                                          "--set", "checkpoint.every_steps=11",
+                                          "--set", "checkpoint.async=false"};
+  kill_one(with_copies(dir, memory, settings), 1, 3);
+  // Newer than the file of step 22: the ranks have killed themselves before.
+  fs::remove(dir + "/checkpoints/step-00000022.h5");
+  for (const int node : {1, 2}) lose_node(memory, node);
+  auto resumed = with_copies(dir, memory, settings);
+  resumed.push_back("--resume");
+  const Finished rest = classify(3, resumed);
+  EXPECT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("the copy of step 20 in") &&
+              rest.says("is whole in none of the 1 copies that are left"))
+      << rest.output;
+  EXPECT_TRUE(rest.says("at step 11")) << rest.output;
 }
 
 TEST_F(LocalCopiesOfARun, TheFileSystemsNewerCheckpointWins) {

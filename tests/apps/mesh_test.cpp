@@ -35,19 +35,55 @@ TEST_F(Mesh, TensorParallelMlpHasTheCurveOfOneRank) {
   expect_same_curve("one", "both", 1e-4);
 }
 
-TEST_F(Mesh, ContextParallelGptHasTheCurveOfOneRankAlsoWithTheOtherDimensions) {
-  const Words no_dropout{"model.residual_dropout=0"};
+TEST_F(Mesh, TensorParallelGptInFp16SkipsTheStepsOfOneRank) {
+  // The first steps overflow; the scale grows again.
+  const Words fp16{"train.precision=\"fp16\"", "train.loss_scale=1e9",
+                   "train.loss_scale_growth_steps=4"};
+  const auto skipped = [](const std::string& output) {
+    int count = 0;
+    for (auto at = output.find(" is skipped"); at != std::string::npos; ++count)
+      at = output.find(" is skipped", at + 1);
+    return count;
+  };
+  const int alone = skipped(good(gpt(1, "one", fp16)));
+  EXPECT_GT(alone, 3);
+  Words divided = fp16;
+  divided.emplace_back("mesh.tp=2");
+  EXPECT_EQ(skipped(good(gpt(2, "tp", divided))), alone);
+  expect_same_curve("one", "tp", 5e-3);
+  EXPECT_EQ(skipped(good(gpt(4, "both", divided))), alone);
+  expect_same_curve("one", "both", 5e-3);
+}
+
+TEST_F(Mesh, ARunBeginsWithWholeWeightsOnAnyMesh) {
+  good(gpt(1, "first", {"train.epochs=1"}));
+  const Words from{"train.init_from=\"" + scratch_.file("first") + "\"", "train.seed=5"};
   const auto with = [&](const Words& more) {
-    Words all = no_dropout;
+    Words all = from;
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  good(gpt(1, "one", no_dropout));
-  good(gpt(2, "cp", with({"mesh.cp=2"})));
+  const auto taken = [](const std::string& output) {
+    const auto begin = output.find("took ");
+    return output.substr(begin, output.find('\n', begin) - begin);
+  };
+  const std::string alone = taken(good(gpt(1, "one", from)));
+  EXPECT_EQ(alone.find("left as initialised"), std::string::npos) << alone;
+  EXPECT_EQ(taken(good(gpt(2, "tp", with({"mesh.tp=2"})))), alone);
+  expect_same_curve("one", "tp", 1e-4);
+  EXPECT_EQ(taken(good(gpt(2, "shares", with({"train.zero=3"})))), alone);
+  expect_same_curve("one", "shares", 1e-4);
+  EXPECT_EQ(taken(good(gpt(4, "all", with({"mesh.tp=2", "mesh.cp=2"})))), alone);
+  expect_same_curve("one", "all", 1e-4);
+}
+
+TEST_F(Mesh, ContextParallelGptHasTheCurveOfOneRankAlsoWithTheOtherDimensions) {
+  good(gpt(1, "one", {}));
+  good(gpt(2, "cp", {"mesh.cp=2"}));
   expect_same_curve("one", "cp", 1e-4);
-  good(gpt(4, "dp_cp", with({"mesh.cp=2"})));
+  good(gpt(4, "dp_cp", {"mesh.cp=2"}));
   expect_same_curve("one", "dp_cp", 1e-4);
-  good(gpt(4, "cp_tp", with({"mesh.cp=2", "mesh.tp=2"})));
+  good(gpt(4, "cp_tp", {"mesh.cp=2", "mesh.tp=2"}));
   expect_same_curve("one", "cp_tp", 1e-4);
 }
 
@@ -100,7 +136,6 @@ TEST_F(Mesh, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
   };
   refused(gpt(2, "no", {"mesh.tp=3"}), "the sizes do not fit 2 ranks");
   refused(gpt(3, "no", {"mesh.tp=3", "model.heads=2"}), "fewer than the 3 ranks");
-  refused(gpt(2, "no", {"mesh.tp=2", "train.precision=\"fp16\""}), "fp16");
   refused(gpt(2, "no", {"mesh.tp=2", "optimizer.kind=\"lamb\""}), "trust ratios");
   refused(gpt(2, "no", {"mesh.tp=2", "ddp.comm_hook=\"power_sgd\""}), "ddp.comm_hook");
   refused(gpt(2, "no", {"mesh.cp=2", "data.context=30"}), "must be a multiple of 4");

@@ -124,7 +124,9 @@ TEST(ModelDescribe, OfAMeshTellsGroupsSharesMemoryAndTraffic) {
         "fsdp       2      0 1              within a node\n", "conv2.weight  [20, 10, 5, 5]  whole",
         "21840 elements on the rank that holds most",
         "optimizer state                   0.08    0.04    0.04    0.04\n",
-        "together, without activations     0.25    0.21    0.17    0.12\n",
+        "gathered at a time                0.00    0.00    0.17    0.17\n",
+        "together, without activations     0.25    0.21    0.29    0.29\n",
+        "with the deck's train.zero = 0 together 0.25 MiB, without activations\n",
         "parameters: all_gather                 -    0.04    0.04    0.08\n"}) {
     EXPECT_TRUE(result.says(text)) << text << " in\n" << result.output;
   }
@@ -142,6 +144,33 @@ TEST(ModelDescribe, OfAMeshTellsGroupsSharesMemoryAndTraffic) {
             std::string::npos);
 }
 
+TEST(ModelDescribe, OfADeckWithAMeshTellsItsOwnAndWithZeroItsMemory) {
+  const std::vector<std::string> deck{source("inputs/synthetic.toml"), "--set",
+                                      "model.kind=\"mlp\"", "--set", "mesh.tp=2"};
+  std::vector<std::string> describe{"model", "describe"};
+  describe.insert(describe.end(), deck.begin(), deck.end());
+  const auto result = lockstep_utility(describe);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  for (const char* text :
+       {"535818", "activations of 128 samples", "The deck's mesh, planned:\nmesh pp=1 dp=1",
+        "tp=2: 2 ranks", "[256, 784] rows", "with the deck's train.zero = 0 together 3.08 MiB"})
+    EXPECT_TRUE(result.says(text)) << text << " in\n" << result.output;
+  std::vector<std::string> of_program = deck;
+  of_program.emplace_back("--describe");
+  const auto four = classify(4, of_program);
+  ASSERT_EQ(four.exit_code, 0) << four.output;
+  EXPECT_TRUE(four.says("dp=2") && four.says("tp=2: 4 ranks")) << four.output;
+  const auto three = classify(3, of_program);
+  EXPECT_EQ(three.exit_code, 2) << three.output;
+  EXPECT_TRUE(three.says("the sizes do not fit 3 ranks")) << three.output;
+  const auto sharded =
+      lockstep_utility({"model", "describe", source("inputs/synthetic.toml"), "--set",
+                        "model.kind=\"mlp\"", "--set", "mesh.dp=2", "--set", "train.zero=3"});
+  EXPECT_TRUE(sharded.says("with the deck's train.zero = 3 together 7.15 MiB")) << sharded.output;
+  const auto one = lockstep_utility({"model", "describe", source("inputs/synthetic.toml")});
+  EXPECT_FALSE(one.says("mesh")) << one.output;
+}
+
 TEST(ModelDescribe, RefusesMeshesThatDoNotFit) {
   const auto deck = source("inputs/synthetic.toml");
   const auto refusal = [&](const std::vector<std::string>& mesh, const char* sentence) {
@@ -151,7 +180,9 @@ TEST(ModelDescribe, RefusesMeshesThatDoNotFit) {
     EXPECT_EQ(result.exit_code, 2) << result.output;
     EXPECT_TRUE(result.says(sentence)) << sentence << " in\n" << result.output;
   };
-  refusal({"--mesh", "dp=2,tp=2"}, "tp, cp and pp are planned for model.kind = \"gpt\" alone");
+  refusal({"--mesh", "dp=2,tp=2"}, "ready plan");
+  refusal({"--mesh", "cp=2"}, "cp and pp are planned for model.kind = \"gpt\" alone");
+  refusal({"--set", "mesh.tp=2"}, "ready plan");
   refusal({"--mesh", "dp=129"}, "dp x fsdp is 129, but there are only 128 samples of a step");
   refusal({"--mesh", "two"}, "'two' is not a list of dimensions with sizes");
   refusal({"--ranks-per-node", "2"}, "--ranks-per-node requires --mesh");

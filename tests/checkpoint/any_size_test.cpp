@@ -84,8 +84,11 @@ CheckpointContents state_of(int rank, int ranks, bool other = false) {
 
 /// All of it, whole.
 void expect_whole(const CheckpointContents& got) {
-  for (const auto& entry : state_of(0, 1).model)
-    EXPECT_TRUE(test::same_bits(got.model.at(entry.name), entry.tensor)) << entry.name;
+  for (const auto& [name, tensor, placement] : state_of(0, 1).model) {
+    const Tensor& whole = got.model.at(name);
+    EXPECT_EQ(whole.shape(), placement.sharded ? placement.global : tensor.shape()) << name;
+    EXPECT_TRUE(test::same_bits(whole.reshape(tensor.shape()), tensor)) << name;
+  }
 }
 
 class AnySizeAndCompression : public testing::TestWithParam<Compression> {};

@@ -16,6 +16,7 @@
 #include <lockstep/checkpoint/file/manifest.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
+#include <lockstep/comm/node_layout.hpp>
 
 namespace lockstep {
 namespace {
@@ -33,6 +34,10 @@ CheckpointContents state_of(std::int64_t step) {
   contents.train.sums = {{"loss.0", 0.5}};
   contents.deck = "[train]\nepochs = 2\n";
   return contents;
+}
+
+NodeLayout one_node(const ProcessGroup& group) {
+  return NodeLayout(std::vector<std::string>(static_cast<std::size_t>(group.size()), "node"));
 }
 
 /// An empty folder in place of a node's memory.
@@ -54,7 +59,7 @@ TEST(LocalCopies, TheLastTwoStatesAreThereAndAreOrdinaryCheckpoints) {
   const fs::path folder = memory("local");
   for (const int ranks : {1, 2, 3}) {
     run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
-      LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+      LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
       for (const std::int64_t step : {10, 20, 30}) copies.save(state_of(step));
     });
     const auto there = list_local_copies(folder, "s");
@@ -75,7 +80,7 @@ TEST(LocalCopies, TheFirstRanksLastWriteMayFailAndAllGoOn) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
     for (const std::int64_t step : {10, 20}) copies.save(state_of(step));
     group.barrier();
     if (group.rank() == 0) {  // the manifest lies behind all data sets
@@ -110,7 +115,7 @@ TEST(LocalCopies, TheFirstRanksLastWriteMayFailAndAllGoOn) {
 TEST(LocalCopies, AStateThatGrewIsLaidOutAnew) {
   const fs::path folder = memory("grew");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
     for (const std::int64_t step : {1, 2, 3, 4}) {
       CheckpointContents contents = state_of(step);
       if (step > 2) {
@@ -133,7 +138,7 @@ TEST(LocalCopies, AStateThatGrewIsLaidOutAnew) {
 TEST(LocalCopies, AStateThatIsNotFiniteLeavesTheTwoBeforeIt) {
   const fs::path folder = memory("nan");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
     copies.save(state_of(1));
     copies.save(state_of(2));
     CheckpointContents contents = state_of(3);
@@ -148,7 +153,7 @@ TEST(LocalCopies, AStateThatIsNotFiniteLeavesTheTwoBeforeIt) {
 TEST(LocalCopies, WithoutRoomTheSaveFailsInASentenceAndALaterOneSucceeds) {
   const fs::path folder = memory("room") / "not_there_yet";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
     const std::string error = test::checkpoint_error_of([&] { copies.save(state_of(1)); });
     EXPECT_TRUE(test::contains(error, "No such file")) << error;
     group.barrier();
@@ -168,7 +173,7 @@ TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
   for (int node : {0, 1}) {
     fs::create_directories(on(node));
     run_ranks_as_threads(1, [&](ProcessGroup& group) {
-      LocalCopies copies(group.split(0, 0), on(node), "s", "0");
+      LocalCopies copies(group.split(0, 0), one_node(group), on(node), "s");
       copies.save(state_of(10 + 10 * node));
       copies.save(state_of(20 + 10 * node));
     });
@@ -189,7 +194,7 @@ TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
 TEST(LocalCopies, RemovedFilesAreMadeAnew) {
   const fs::path folder = memory("cleaned");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
     for (const std::int64_t step : {10, 20, 30, 40}) {
       group.barrier();
       if (group.rank() == 0 && step == 30) remove_local_copies(folder, "s");
@@ -212,7 +217,7 @@ TEST(LocalCopies, OneThatIsWrittenMeanwhileIsTakenWholeOrNotAtAll) {
   std::atomic<bool> ends = false;
   std::jthread alive([&] {
     run_ranks_as_threads(1, [&](ProcessGroup& group) {
-      LocalCopies copies(group.split(0, 0), folder, "s", "0");
+      LocalCopies copies(group.split(0, 0), one_node(group), folder, "s");
       for (std::int64_t step = 1; !ends; ++step) copies.save(state_of(step));
     });
   });
@@ -234,7 +239,7 @@ TEST(LocalCopies, OneThatIsNotOfTheRunIsRefusedBeforeItIsACheckpoint) {
   const fs::path folder = memory("of_another"), run = test::scratch("refuses");
   fs::create_directories(run);
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    LocalCopies copies(group.split(0, group.rank()), one_node(group), folder, "s");
     copies.save(state_of(10));
     group.barrier();
     const auto bring = [&](const ExpectFits& expect_fits) {
@@ -253,8 +258,8 @@ TEST(LocalCopies, OneThatIsNotOfTheRunIsRefusedBeforeItIsACheckpoint) {
 TEST(LocalCopies, RemovedCopiesAreGoneAndAnotherStartsCopiesStay) {
   const fs::path folder = memory("removed");
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    LocalCopies one(group.split(0, group.rank()), folder, "a", "0");
-    LocalCopies other(group.split(0, group.rank()), folder, "b", "0");
+    LocalCopies one(group.split(0, group.rank()), one_node(group), folder, "a");
+    LocalCopies other(group.split(0, group.rank()), one_node(group), folder, "b");
     one.save(state_of(1));
     other.save(state_of(1));
     one.close_and_remove();
@@ -262,7 +267,7 @@ TEST(LocalCopies, RemovedCopiesAreGoneAndAnotherStartsCopiesStay) {
   EXPECT_TRUE(list_local_copies(folder, "a").empty());
   ASSERT_EQ(list_local_copies(folder, "b").size(), 1U);
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
-    LocalCopies(group.split(0, 0), folder, "c", "0").save(state_of(1));
+    LocalCopies(group.split(0, 0), one_node(group), folder, "c").save(state_of(1));
   });
   remove_local_copies(folder, "c");
   EXPECT_TRUE(list_local_copies(folder, "c").empty());

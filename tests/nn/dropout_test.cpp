@@ -9,7 +9,7 @@
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
-#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout_run.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -185,6 +185,26 @@ TEST(DropoutUnderAContext, EndsWithTheGuard) {
   const RandomContextGuard again({.seed = 5});
   EXPECT_EQ(mask_of(layer), within);
   EXPECT_NE(within, before);
+}
+
+TEST(DropoutScale, OfARunIsThatPartOfTheWholeRows) {
+  const RandomKey key{.seed = 5, .stream = 1, .step = 3, .first_sample = 16};
+  const Tensor whole = Tensor::empty({3, 41}, DType::f32);
+  dropout_scale(0.4, key, whole);
+  const auto all = whole.to_vector<float>();
+  for (const std::int64_t first : {0, 1, 4, 7, 40}) {
+    for (const std::int64_t count : {1, 5, 12}) {
+      if (first + count > 41) continue;
+      const Tensor run = Tensor::empty({3, count}, DType::f32);
+      dropout_scale_run(0.4, key, first, run);
+      const auto part = run.to_vector<float>();
+      for (std::int64_t i = 0; i < 3 * count; ++i) {
+        EXPECT_EQ(part[static_cast<std::size_t>(i)],
+                  all[static_cast<std::size_t>(i / count * 41 + first + i % count)])
+            << first << ", " << count << ", " << i;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -160,6 +160,22 @@ TEST(GradScaler, SkipsOnlyTheOptimizerWithNonfiniteGradients) {
   }
 }
 
+TEST(GradScaler, TellsAndTakesTheFlagOfUnscaledGradients) {
+  const Variable p(Tensor::full({2}, 1.0), true);
+  SGD sgd({{"p", p}}, {.lr = 0.5});
+  GradScaler scaler({.init_scale = 4.0});
+  scaler.scaled(sum(p)).backward();
+  EXPECT_THROW(static_cast<void>(scaler.found_inf(sgd)), Error);
+  scaler.unscale(sgd);
+  EXPECT_EQ(scaler.found_inf(sgd).item(), 0.0);
+  scaler.found_inf(sgd).fill(1.0);  // as of another rank's part
+  EXPECT_EQ(scaler.step(sgd).item(), 1.0);
+  EXPECT_EQ(p.data().to_vector<float>()[0], 1.0F);
+  scaler.update();
+  EXPECT_EQ(scaler.scale(), 2.0);
+  EXPECT_THROW(static_cast<void>(scaler.found_inf(sgd)), Error);
+}
+
 TEST(GradScaler, RefusesParametersOfAnotherDevice) {
   const Variable p(Tensor::full({1}, 1.0, DType::f32, {DeviceType::sim, 0}), true);
   SGD sgd({{"p", p}}, {.lr = 0.5});

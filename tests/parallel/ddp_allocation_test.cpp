@@ -229,23 +229,30 @@ TEST_P(DdpAllocation, DifferentiableCollectivesAllocateNothing) {
 }
 
 TEST_P(DdpAllocation, SteadyStepsOfShardedTrainingAllocateNothing) {
-  for (const bool reshards : {true, false}) {
-    test::on_ranks(GetParam(), [&](const auto& group) {
-      FullyShardedDataParallel fsdp(nn::mlp({1, 6, 6}, 4, {16, 8}), group,
-                                    {.reshard_after_forward = reshards});
-      optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.01, .momentum = 0.5});
-      const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
-      const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
-      EXPECT_EQ(allocations_of(*group,
-                               [&] {
-                                 fsdp.zero_grad();
-                                 fsdp.backward(nll_loss(fsdp.forward(x), target),
-                                               1.0 / group->size());
-                                 sgd.step();
-                               }),
-                0.0);
-    });
-  }
+  const auto expect_none = [](ProcessGroup& all, const std::shared_ptr<ProcessGroup>& group,
+                              const FullyShardOptions& options) {
+    FullyShardedDataParallel fsdp(nn::mlp({1, 6, 6}, 4, {16, 8}), group, options);
+    optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
+    EXPECT_EQ(allocations_of(all,
+                             [&] {
+                               fsdp.zero_grad();
+                               fsdp.backward(nll_loss(fsdp.forward(x), target), 1.0 / all.size());
+                               sgd.step();
+                             }),
+              0.0);
+  };
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    for (const bool reshards : {true, false})
+      expect_none(*group, group, {.reshard_after_forward = reshards});
+    if (group->size() % 2 != 0) return;
+    const auto replicas = group->split(group->rank() % 2, group->rank());
+    const auto pair = group->new_subgroups(2);
+    expect_none(*group, pair, {.replicate = replicas});
+    pair->close();
+    replicas->close();
+  });
 }
 
 TEST_P(DdpAllocation, SteadyStepsOfASharedOutOptimizerAllocateNothing) {

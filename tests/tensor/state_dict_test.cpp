@@ -1,6 +1,7 @@
 #include <lockstep/tensor/state_dict.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/copy_part.hpp>
 
 namespace lockstep {
 namespace {
@@ -70,6 +71,33 @@ TEST(CopyState, ListsEverythingThatDoesNotFitAndCopiesNothing) {
     }
   }
   EXPECT_EQ(target.at("fc.weight").to_vector<float>(), std::vector<float>(6, 1.0F));
+}
+
+std::vector<std::int32_t> copied_part(const Placement& placement, const Shape& shape) {
+  const Tensor whole = Tensor::from({0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32}, {4, 3});
+  const Tensor part = Tensor::full(shape, -1, DType::i32);
+  copy_part(whole, placement, part);
+  return part.to_vector<std::int32_t>();
+}
+
+TEST(CopyPart, OfRowsColumnsPartsAndRunsIsWhatThePlacementSays) {
+  using Values = std::vector<std::int32_t>;
+  const Shape all{4, 3};
+  EXPECT_EQ(copied_part(Placement::slab(all, {1, 0}), {2, 3}), (Values{10, 11, 12, 20, 21, 22}));
+  EXPECT_EQ(copied_part(Placement::slab(all, {0, 1}), {4, 2}),
+            (Values{1, 2, 11, 12, 21, 22, 31, 32}));
+  EXPECT_EQ(copied_part(Placement::slab(all, {2, 1}), {1, 1}), Values{21});
+  EXPECT_EQ(copied_part({true, all, {1, 0}, 2}, {2, 3}), (Values{10, 11, 12, 30, 31, 32}));
+  EXPECT_EQ(copied_part(Placement::flat_run(all, 2), {4}), (Values{2, 10, 11, 12}));
+  EXPECT_EQ(copied_part(Placement::slab(all, {4, 0}), {0, 3}), Values{});
+  EXPECT_EQ(copied_part({}, all).size(), 12U);
+}
+
+TEST(CopyPart, RefusesAPartThatIsNotWithinTheWhole) {
+  EXPECT_THROW(copied_part(Placement::slab({4, 3}, {3, 0}), {2, 3}), ShapeError);
+  EXPECT_THROW(copied_part(Placement::slab({4, 3}, {-1, 0}), {2, 3}), ShapeError);
+  EXPECT_THROW(copied_part(Placement::slab({5, 3}, {0, 0}), {2, 3}), ShapeError);
+  EXPECT_THROW(copied_part(Placement::slab({4, 3}, {0, 0}), {2}), ShapeError);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <support/message_of.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/threads_group.hpp>
 #include <lockstep/train/run/init_from.hpp>
 
 namespace lockstep {
@@ -54,6 +55,43 @@ TEST(TakeWeights, OfAnotherModelAreRecognisedByUnusedTensors) {
   weights = StateDict();
   weights.insert("other", rest);
   EXPECT_TRUE(train::take_weights(weights, model).are_another_models());
+}
+
+TEST(InitFrom, GivesEachRankItsPartsOfWholeWeights) {
+  run_ranks_as_threads(3, [](ProcessGroup& group) {
+    const int rank = group.rank();
+    // Rows and columns of two tensors, a whole one, one that the file has in another shape, and one
+    // that it has not.
+    StateDict model;
+    const auto part = [&](const char* name, const Shape& shape, const Placement& placement) {
+      model.insert(name, Tensor::full(shape, -1.0 - rank), placement);
+    };
+    part("rows", {1, 2}, Placement::slab({3, 2}, {rank, 0}));
+    part("columns", {2, 1}, Placement::slab({2, 3}, {0, rank}));
+    part("whole", {2}, {});
+    part("other", {1, 2}, Placement::slab({3, 2}, {rank, 0}));
+    part("missing", {1, 2}, Placement::slab({3, 2}, {rank, 0}));
+    StateDict weights;
+    if (rank == 0) {
+      weights.insert("rows", Tensor::from({0.0, 1.0, 10.0, 11.0, 20.0, 21.0}, {3, 2}));
+      weights.insert("columns", Tensor::from({0.F, 1.F, 2.F, 10.F, 11.F, 12.F}, {2, 3}));
+      weights.insert("whole", Tensor::from({7.F, 8.F}));
+      weights.insert("other", Tensor::zeros({1, 2}));
+    }
+    const train::WeightsTaken taken = train::init_from(group, weights, model);
+    if (rank == 0) {
+      EXPECT_EQ(taken.in_words(),
+                "took 3 of 5 tensors; of another shape, left as initialised: other f32[3, 2], not "
+                "f32[1, 2]; missing, left as initialised: missing");
+    }
+    const auto values = [&](const char* name) { return model.at(name).to_vector<float>(); };
+    const auto r = static_cast<float>(rank);
+    EXPECT_EQ(values("rows"), (std::vector{10 * r, 10 * r + 1}));
+    EXPECT_EQ(values("columns"), (std::vector{r, 10 + r}));
+    EXPECT_EQ(values("whole"), (std::vector{7.F, 8.F}));
+    EXPECT_EQ(values("other"), std::vector(2, -1 - r));
+    EXPECT_EQ(values("missing"), std::vector(2, -1 - r));
+  });
 }
 
 }  // namespace

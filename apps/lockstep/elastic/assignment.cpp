@@ -1,6 +1,7 @@
 #include "assignment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,9 +10,11 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/group_options.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/run/assignment.hpp>
+#include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 
 #include "find_program.hpp"
@@ -46,11 +49,51 @@ bool names_deck(const std::vector<std::string>& command) {
   });
 }
 
-void expect_some(const Sizes& sizes, const std::string& key) {
-  if (sizes.divide == 0 || sizes.largest(sizes.max) > 0) return;
-  throw InputError(
-      fmt::format("{} needs a number of ranks that divides it; there is none from {} to {}", key,
-                  sizes.min, sizes.max));
+void expect_some(const Assignment& assignment, const Options& options) {
+  if (assignment.sizes.smallest() > 0) return;
+  throw InputError(fmt::format("{}; there is no such number from --min {} to --max {}",
+                               assignment.condition, options.min, options.max));
+}
+
+void add_condition(Assignment& assignment, const std::string& condition) {
+  assignment.condition += (assignment.condition.empty() ? "" : ", and ") + condition;
+}
+
+/// What a lost rank leaves has to be a mesh of this deck again.
+void take_mesh(const train::MeshOptions& mesh, Assignment& assignment) {
+  Sizes& sizes = assignment.sizes;
+  std::vector<std::string> fixed;
+  const std::string* free = nullptr;
+  const std::vector<MeshDim> dims = train::dims_of(mesh);
+  for (const MeshDim& dim : dims) {
+    if (dim.size == -1) free = &dim.name;
+    if (dim.size < 1) continue;
+    sizes.multiple *= dim.size;
+    if (dim.size > 1) fixed.push_back(fmt::format("mesh.{} = {}", dim.name, dim.size));
+  }
+  const std::string keys = fmt::format("{}", fmt::join(fixed, ", "));
+  if (free) {
+    if (sizes.multiple > 1)
+      add_condition(assignment, fmt::format("{} wants a multiple of {} ranks, as only mesh.{} "
+                                            "changes with their number",
+                                            keys, sizes.multiple, *free));
+    return;
+  }
+  sizes.min = std::max<int>(sizes.min, static_cast<int>(sizes.multiple));
+  sizes.max = std::min<int>(sizes.max, static_cast<int>(sizes.multiple));
+  add_condition(assignment,
+                fmt::format("{} is a mesh of {} ranks and no other number (mesh.dp = -1 goes on "
+                            "with fewer)",
+                            keys.empty() ? "mesh.dp = 1" : keys, sizes.multiple));
+}
+
+/// `shards` of a batch, each of which one rank sums.
+void take_shards(std::int64_t shards, const std::string& key, Assignment& assignment) {
+  assignment.sizes.divide = shards;
+  const std::int64_t together = assignment.sizes.multiple;
+  add_condition(assignment,
+                fmt::format("{} needs a number of {} that divides it", key,
+                            together == 1 ? "ranks" : fmt::format("groups of {} ranks", together)));
 }
 
 Assignment own_loop(const Options& options) {
@@ -62,9 +105,12 @@ Assignment own_loop(const Options& options) {
                         .own_loop = true,
                         .run_dir = options.dir.empty() ? "runs" / fs::path(program).filename()
                                                        : fs::path(options.dir),
-                        .sizes = {.min = options.min, .max = options.max, .divide = options.shards},
+                        .sizes = {.min = options.min, .max = options.max},
+                        .condition = {},
                         .comm_timeout_s = Seconds(GroupOptions{}.timeout).count()};
-  expect_some(assignment.sizes, fmt::format("--shards {}", options.shards));
+  if (options.shards > 0)
+    take_shards(options.shards, fmt::format("--shards {}", options.shards), assignment);
+  expect_some(assignment, options);
   return assignment;
 }
 
@@ -86,17 +132,20 @@ Assignment of_deck(const Options& options) {
                         .names_checkpoint = !line.resume_from.empty(),
                         .run_dir = train::run_folder_of(plan, line.deck),
                         .sizes = {.min = options.min, .max = options.max},
+                        .condition = {},
                         .comm_timeout_s = Seconds(plan.group.timeout).count()};
   for (const std::string& word : assignment.first) {
     if (word != "--resume" && !word.starts_with("--resume=")) assignment.later.push_back(word);
   }
   assignment.later.emplace_back("--resume");
-  if (plan.train.reduction == train::TrainOptions::Reduction::invariant) {
-    assignment.sizes.divide = plan.train.shards;
-    expect_some(
-        assignment.sizes,
-        fmt::format("train.reduction = \"invariant\" with train.shards = {}", plan.train.shards));
+  take_mesh(plan.mesh, assignment);
+  if (plan.train.reduction == train::TrainOptions::Reduction::invariant && plan.mesh.dp == -1) {
+    take_shards(
+        plan.train.shards,
+        fmt::format("train.reduction = \"invariant\" with train.shards = {}", plan.train.shards),
+        assignment);
   }
+  expect_some(assignment, options);
   return assignment;
 }
 

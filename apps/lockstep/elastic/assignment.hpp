@@ -19,6 +19,8 @@ struct Assignment {
   bool own_loop = false;
   std::filesystem::path run_dir;  ///< of a program with its own loop: the supervisor's folder
   Sizes sizes;
+  /// Why not every number of ranks from --min to --max can be had; empty if it can.
+  std::string condition;
   double comm_timeout_s = 0;
 };
 

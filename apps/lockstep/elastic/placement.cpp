@@ -5,10 +5,21 @@
 
 namespace lockstep::elastic {
 
+bool Sizes::allows(std::int64_t ranks) const noexcept {
+  return ranks >= min && ranks <= max && ranks % multiple == 0 &&
+         (divide == 0 || divide % (ranks / multiple) == 0);
+}
+
 int Sizes::largest(std::int64_t slots) const noexcept {
   auto ranks = static_cast<int>(std::min<std::int64_t>(slots, max));
-  while (ranks >= min && divide != 0 && divide % ranks != 0) --ranks;
+  while (ranks >= min && !allows(ranks)) --ranks;
   return ranks >= min ? ranks : 0;
+}
+
+int Sizes::smallest() const noexcept {
+  int ranks = min;
+  while (ranks <= max && !allows(ranks)) ++ranks;
+  return ranks <= max ? ranks : 0;
 }
 
 int Placement::ranks() const noexcept {

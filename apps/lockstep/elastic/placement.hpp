@@ -14,10 +14,15 @@ namespace lockstep::elastic {
 /// Allowed numbers of ranks.
 struct Sizes {
   int min = 1, max = 1;
-  std::int64_t divide = 0;  ///< each must divide this; 0: no condition
+  /// Ranks that hold one model together (mesh.tp, mesh.cp): each number is a multiple.
+  std::int64_t multiple = 1;
+  std::int64_t divide = 0;  ///< a number over `multiple` must divide this; 0: no condition
 
+  [[nodiscard]] bool allows(std::int64_t ranks) const noexcept;
   /// The largest number that fits into `slots`; 0 if none does.
   [[nodiscard]] int largest(std::int64_t slots) const noexcept;
+  /// 0 if there is none.
+  [[nodiscard]] int smallest() const noexcept;
 };
 
 /// Ranks on hosts, filled in order: rank 0 is on the first.

@@ -82,7 +82,9 @@ Supervisor::Supervisor(const Options& options)
   const Hosts hosts = members_(true);
   if (options.members.empty() && place(hosts, assignment_.sizes).ranks() == 0) {
     throw InputError(
-        fmt::format("--min asks for {} ranks, but the allocation has fewer slots", options.min));
+        fmt::format("{} ranks are needed at least{}, but the allocation has fewer slots",
+                    assignment_.sizes.smallest(),
+                    assignment_.condition.empty() ? " (--min)" : ": " + assignment_.condition));
   }
   if (assignment_.own_loop) take_folder();
 }
@@ -138,10 +140,11 @@ ExitCode Supervisor::run() {
     if (!placement && stops > 0)
       return over(Why::stopped, ExitCode::requeue, "stopped on request while it waited");
     if (!placement) {
-      return over(
-          Why::too_few, ExitCode::requeue,
-          fmt::format("giving up: fewer than {} slots for {:.0f} s", options_.min, options_.wait));
+      return over(Why::too_few, ExitCode::requeue,
+                  fmt::format("giving up: fewer than {} slots for {:.0f} s",
+                              assignment_.sizes.smallest(), options_.wait));
     }
+    tell_of_idle_slots(*placement);
     Ending ending = run_start(number, *placement);
     history_.end(number, *placement, ending);
     if (const auto code = final_code(ending)) return *code;
@@ -152,6 +155,15 @@ ExitCode Supervisor::run() {
 }
 
 Hosts Supervisor::available(bool now) const { return losses_.left(members_(now), Clock::now()); }
+
+void Supervisor::tell_of_idle_slots(const Placement& placement) {
+  std::int64_t slots = 0;
+  for (const Host& host : available(/*now=*/false)) slots += host.slots;
+  slots = std::min<std::int64_t>(slots, options_.max);
+  if (placement.ranks() >= slots || assignment_.condition.empty()) return;
+  history_.note(
+      fmt::format("{} of {} slots are used: {}", placement.ranks(), slots, assignment_.condition));
+}
 
 std::optional<Placement> Supervisor::wait_for_members() {
   const auto begun = Clock::now();
@@ -169,7 +181,10 @@ std::optional<Placement> Supervisor::wait_for_members() {
       return placement;
     }
     if (!said) {
-      history_.note(fmt::format("waiting for slots: at least {} are needed", options_.min), "wait");
+      history_.note(
+          fmt::format("waiting for slots: at least {} are needed{}", assignment_.sizes.smallest(),
+                      assignment_.condition.empty() ? "" : ": " + assignment_.condition),
+          "wait");
     }
     if (seconds_since(begun) > options_.wait) return std::nullopt;
     constexpr double members_asked_each_s = 0.1;
@@ -483,8 +498,8 @@ std::optional<ExitCode> Supervisor::answer_want_of_memory(const Ending& ending,
   Losses lenient = losses_;
   lenient.forgive_slots();
   if (place(lenient.left(members_(false), Clock::now()), assignment_.sizes).ranks() == 0)
-    return stop(
-        fmt::format("with fewer ranks per host there are fewer than {} slots", options_.min));
+    return stop(fmt::format("with fewer ranks per host there are fewer than {} slots",
+                            assignment_.sizes.smallest()));
   return std::nullopt;
 }
 

@@ -49,6 +49,7 @@ class Supervisor {
 
   void wait_for_leftovers();
   std::optional<Placement> wait_for_members();
+  void tell_of_idle_slots(const Placement& placement);
   Ending run_start(int number, const Placement& placement);
   void look_after(Child& child, const Placement& placement, Watch& watch);
   void ask_hosts(const Placement& placement, Watch& watch) const;

@@ -7,20 +7,16 @@
 #include <chrono>
 #include <optional>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
-#include <lockstep/base/log.hpp>
+#include <lockstep/base/hash.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
-#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/save/node_shares.hpp>
 #include <lockstep/checkpoint/save/saving.hpp>
-#include <lockstep/comm/objects.hpp>
-#include <lockstep/io/atomic_file.hpp>
-#include <lockstep/io/folder.hpp>
+#include <lockstep/comm/agreement.hpp>
 
 namespace lockstep {
 namespace {
@@ -39,6 +35,14 @@ void for_each_file(const fs::path& folder, const std::string& prefix, const Visi
   }
 }
 
+/// Without HDF5's structure, which has time stamps.
+std::uint64_t hash_of_contents(const CheckpointFile& file) {
+  Manifest contents = file.manifest();
+  contents.structure_hash = 0;
+  const std::string text = contents.to_text();
+  return hash64(text.data(), text.size());
+}
+
 /// Whether the name still belongs to the open file.
 bool has_its_name(const File& file) {
   struct stat open {
@@ -47,76 +51,34 @@ bool has_its_name(const File& file) {
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
-/// Outcome for a copy on the rank that holds it. At most one is set.
-struct Taken {
-  std::string bad;                       ///< reason it is not used
-  std::string refused;                   ///< reason it does not belong to this run
-  std::string not_published;             ///< reason it could not be written
-  ExitCode code = ExitCode::checkpoint;  ///< type of `refused`
-
-  static auto fields(auto& self) {
-    return std::tie(self.bad, self.refused, self.not_published, self.code);
-  }
-};
-
-/// Publishes a copy as `target` if it is whole, of `step` and of this run.
-Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expect_fits) {
-  Taken taken;
-  std::error_code unknown;
-  const auto bytes = static_cast<std::int64_t>(fs::file_size(copy.path, unknown));
-  const auto publish = [&] {
-    AtomicFile file(target);
-    try {
-      copy_bytes(File::open_for_reading(copy.path), file.file());
-    } catch (const FileError& error) {
-      if (error.path() == file.temporary_path()) throw;
-      taken.bad = error.what();
-      return;
-    } catch (const Error& error) {
-      taken.bad = error.what();
-      return;
-    }
-    // Verified in its new place: the copy may be rewritten while it is read.
-    const fs::path& written = file.temporary_path();
-    try {
-      verify_checkpoint(written);
-      const std::int64_t step = CheckpointFile(written).integer("/train/step");
-      if (step != copy.step) {
-        taken.bad = fmt::format("it now holds step {}: a running job is writing to it", step);
-        return;
-      }
-    } catch (const std::exception& error) {
-      taken.bad = error.what();
-      return;
-    }
-    try {
-      if (expect_fits) expect_fits(CheckpointFile(written));
-    } catch (const Error& error) {
-      taken.refused = error.what();
-      taken.code = error.exit_code();
-      return;
-    }
-    file.publish();
-  };
-  if (const auto failure = failure_of(explained(target, bytes, publish)))
-    taken.not_published = failure->message;
-  return taken;
-}
-
 }  // namespace
 
-LocalCopies::LocalCopies(std::shared_ptr<ProcessGroup> node, fs::path folder,
-                         const std::string& start, const std::string& node_name)
-    : node_(expect_given("LocalCopies", "the group of the node", std::move(node))) {
+LocalCopies::LocalCopies(std::shared_ptr<ProcessGroup> ranks, const NodeLayout& nodes,
+                         const fs::path& folder, const std::string& start)
+    : ranks_(expect_given("LocalCopies", "the group of the ranks", std::move(ranks))),
+      shares_(std::make_unique<const NodeShares>(nodes)),
+      node_(nodes.node_of(ranks_->rank())) {
   for (std::size_t i = 0; i < generations_.size(); ++i)
-    generations_[i].path = folder / fmt::format("{}{}-{}.h5", names_of(start), node_name, i);
+    generations_[i].path = folder / fmt::format("{}{}-{}.h5", names_of(start), node_, i);
+}
+
+LocalCopies::~LocalCopies() = default;
+
+bool LocalCopies::is_leader() const { return shares_->nodes().is_leader(ranks_->rank()); }
+
+std::int64_t LocalCopies::bytes_of_node(ProcessGroup& ranks, const NodeLayout& nodes,
+                                        const StateDict& model, const StateDict& optimizer) {
+  return NodeShares(nodes).bytes(plan_state(ranks, model, optimizer), nodes.node_of(ranks.rank()));
 }
 
 void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite) {
   const TraceScope scope("checkpoint", "local copy", nullptr, contents.train.step);
   Generation& target = generations_[next_];
-  const StagedSave save =
-      stage_save(*node_, plan_save(*node_, target.path, contents), not_finite, nullptr);
+  SavePlan plan = plan_save(*ranks_, target.path, contents);
+  share_rest(*ranks_, plan);
+  agree(*ranks_, explained(target.path, plan.bytes, [&] { take_to_host(plan); }),
+        refuse_with(not_written(target.path)));
+  const StagedSave save = stage_save(*ranks_, std::move(plan), not_finite, nullptr);
   try {
     write(target, save);
   } catch (...) {
@@ -132,10 +94,35 @@ void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite)
     throw CheckpointError(not_written(target.path) + ": " + failure->message);
 }
 
+void LocalCopies::take_to_host(SavePlan& plan) const {
+  const int me = ranks_->rank(), partner = shares_->partner_of(node_);
+  std::size_t number = 0;
+  for (PlannedDataset& planned : plan.datasets) {
+    bool is_read = false;
+    for (const Slab& slab : planned.entry.slabs) {
+      is_read = is_read || slab.owner == me ||
+                shares_->route(planned, slab, number, node_).from == me ||
+                shares_->route(planned, slab, number, partner).from == me;
+      ++number;
+    }
+    if (is_read) planned.local = on_host(planned.local);
+  }
+}
+
 void LocalCopies::write(Generation& target, const StagedSave& save) {
-  const AgreeOptions options = refuse_with(not_written(target.path));
+  lay_out(target, save);
+  const std::exception_ptr failure = write_shares(target, save.plan);
+  const auto end = [&] {
+    if (failure) std::rethrow_exception(failure);
+  };
+  agree(*ranks_, explained(target.path, save.plan.bytes, end),
+        refuse_with(not_written(target.path)));
+}
+
+void LocalCopies::lay_out(Generation& target, const StagedSave& save) {
   // Shares the data sets' layout if it is new; only then is the file's structure rebuilt.
-  const auto lay_out = [&] {
+  const auto on_leader = [&] {
+    if (!is_leader()) return std::vector<std::int64_t>();
     std::vector<DatasetEntry> entries = entries_of(save.plan);
     if (target.layout && target.layout->fits(entries) && has_its_name(target.file)) {
       const Header::Block nothing{};
@@ -147,20 +134,68 @@ void LocalCopies::write(Generation& target, const StagedSave& save) {
     target.offsets = target.layout->offsets();
     return target.offsets;
   };
-  const auto news = agree(*node_, 0, explained(target.path, save.plan.bytes, lay_out), options);
-  const auto write_own = [&] {
-    if (node_->rank() != 0 && !news.empty()) {
-      target.offsets = news;
-      target.file = File::open_for_writing(target.path);
+  const auto news = agree(*ranks_, explained(target.path, save.plan.bytes, on_leader),
+                          refuse_with(not_written(target.path)));
+  const auto leader = static_cast<std::size_t>(shares_->nodes().ranks_on(node_).front());
+  if (is_leader() || news[leader].empty()) return;
+  target.offsets = news[leader];
+  target.file = File();
+}
+
+/// Messages go on after a failure of this rank's file, which it returns.
+std::exception_ptr LocalCopies::write_shares(Generation& target, const SavePlan& plan) {
+  std::exception_ptr failure;
+  const auto unless_failed = [&](const auto& part) {
+    if (failure) return;
+    try {
+      part();
+    } catch (...) {
+      failure = std::current_exception();
     }
-    write_slabs(target.file, save, target.offsets);
   };
-  agree(*node_, explained(target.path, save.plan.bytes, write_own), options);
+  unless_failed([&] {
+    if (target.file.descriptor() < 0) target.file = File::open_for_writing(target.path);
+  });
+  const int me = ranks_->rank(), partner = shares_->partner_of(node_);
+  std::size_t number = 0;
+  for (std::size_t i = 0; i < plan.datasets.size(); ++i) {
+    const PlannedDataset& planned = plan.datasets[i];
+    const auto element = static_cast<std::int64_t>(size_of(planned.entry.dtype));
+    const auto write = [&](const Slab& slab, const Tensor& bytes) {
+      unless_failed([&] {
+        write_slab(target.file, target.offsets[i], slab,
+                   static_cast<const std::byte*>(bytes.data()));
+      });
+    };
+    const auto own_part = [&](const Slab& slab) {
+      const Tensor elements = planned.local.reshape({planned.local.numel()});
+      const std::int64_t begin = planned.place_on(me, slab).value();
+      return elements.slice(begin / element, (begin + slab.bytes) / element);
+    };
+    std::vector<std::pair<const Slab*, Tensor>> arriving;
+    std::vector<Work> works;
+    for (const Slab& slab : planned.entry.slabs) {
+      const SlabRoute here = shares_->route(planned, slab, number, node_);
+      const SlabRoute next = shares_->route(planned, slab, number, partner);
+      ++number;
+      if (here.writer == me && here.from == me) {
+        write(slab, own_part(slab));
+      } else if (here.writer == me) {
+        arriving.emplace_back(&slab, Tensor::empty({slab.bytes / element}, planned.entry.dtype));
+        works.push_back(ranks_->irecv(arriving.back().second, here.from));
+      }
+      if (next.from == me && next.writer != me)
+        works.push_back(ranks_->isend(own_part(slab), next.writer));
+    }
+    for (Work& work : works) work.wait();
+    for (const auto& [slab, bytes] : arriving) write(*slab, bytes);
+  }
+  return failure;
 }
 
 void LocalCopies::close_and_remove() {
-  node_->close();
-  if (node_->rank() != 0) return;
+  ranks_->close();
+  if (!is_leader()) return;
   for (const Generation& generation : generations_) {
     std::error_code ignored;
     fs::remove(generation.path, ignored);
@@ -171,7 +206,8 @@ std::vector<LocalCopy> list_local_copies(const fs::path& folder, const std::stri
   std::vector<LocalCopy> copies;
   for_each_file(folder, names_of(start), [&](const fs::path& path) {
     try {
-      copies.push_back({path, CheckpointFile(path).integer("/train/step")});
+      const CheckpointFile file(path);
+      copies.push_back({path, file.integer("/train/step"), hash_of_contents(file)});
     } catch (const Error&) {  // its ranks were killed while writing it; the other one is whole
     }
   });
@@ -192,42 +228,6 @@ void remove_old_local_copies(const fs::path& folder) noexcept {
     const auto age = fs::file_time_type::clock::now() - fs::last_write_time(path, gone);
     if (!gone && age > std::chrono::hours(24)) fs::remove(path, gone);
   });
-}
-
-std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::path& folder,
-                                              const std::string& start, const fs::path& checkpoints,
-                                              std::int64_t newer_than,
-                                              const ExpectFits& expect_fits) {
-  std::vector<LocalCopy> mine = list_local_copies(folder, start);
-  while (true) {
-    const std::int64_t step = mine.empty() ? -1 : mine.front().step;
-    const auto newest = static_cast<std::int64_t>(
-        all_reduce_scalar(group, static_cast<double>(step), ReduceOp::max));
-    if (newest <= newer_than) return {};
-    const auto rank = static_cast<int>(
-        all_reduce_scalar(group, step == newest ? group.rank() : group.size(), ReduceOp::min));
-    const fs::path target = checkpoint_path(checkpoints, newest);
-    const Taken taken = agree(group, rank, [&] { return take(mine.front(), target, expect_fits); });
-    if (!taken.bad.empty()) {
-      if (group.rank() != rank) continue;
-      log(LogLevel::warning, fmt::format("the copy of step {} in {} is not used: {}", newest,
-                                         folder.string(), taken.bad));
-      mine.erase(mine.begin());
-      continue;
-    }
-    if (!taken.refused.empty()) {
-      const std::string sentence = fmt::format(
-          "the newest state of the run, a copy of step {} in {}, does not belong to this run: {}",
-          newest, folder.string(), taken.refused);
-      if (taken.code == ExitCode::bad_input) throw Agreed<InputError>(sentence);
-      throw Agreed<CheckpointError>(sentence);
-    }
-    if (taken.not_published.empty()) return target;
-    throw Agreed<CheckpointError>(fmt::format(
-        "the newest state of the run, a copy of step {} in {}, was not written to the run folder: "
-        "{} The copy stays where it is: resume again once there is room.",
-        newest, folder.string(), taken.not_published));
-  }
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -16,32 +17,46 @@
 namespace lockstep {
 
 class CheckpointFile;
+class NodeLayout;
+class NodeShares;
+struct SavePlan;
 struct StagedSave;
 
 /// Checkpoints in a node's memory, like those of SCR and VELOC: the state of some steps ago, for a
 /// restart after a process has died. They can be far more frequent than a file system allows.
 ///
-/// The ranks of a node write them together; every node holds the whole state. So a copy survives as
-/// long as one node of the job does. Two files alternate, so one is whole whenever the ranks are
-/// killed. Each is an ordinary checkpoint in memory (/dev/shm), written in place and never flushed.
-/// The header commits it, and checksums reveal a torn one.
+/// Each node keeps what its ranks hold, and what those of the node before it hold (NodeShares). So
+/// replicated state survives as long as one node of the job does, and sharded state as long as no
+/// two nodes in a row are lost. Two files alternate, so one is whole on every node whenever the
+/// ranks are killed. Each is a checkpoint in memory (/dev/shm) that lists all of the state and has
+/// holes where other nodes hold it, written in place and never flushed. The header commits it, and
+/// checksums reveal a torn one.
 class LocalCopies {
  public:
-  /// `node`: the ranks that share `folder`. `start`, a word for file names, separates the copies of
-  /// one start of a run from all others; `node_name` separates nodes that share a folder. Local.
-  LocalCopies(std::shared_ptr<ProcessGroup> node, std::filesystem::path folder,
-              const std::string& start, const std::string& node_name);
+  /// `ranks`: all of the job, on `nodes`. `folder` is the node's own, or shared by several: files
+  /// have the node's number. `start`, a word for file names, separates the copies of one start of a
+  /// run from all others. Local.
+  LocalCopies(std::shared_ptr<ProcessGroup> ranks, const NodeLayout& nodes,
+              const std::filesystem::path& folder, const std::string& start);
+  ~LocalCopies();
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
 
-  /// Writes a copy over the older of the two. The state must be replicated over the node's ranks. A
-  /// removed file is made anew. On failure all of them throw CheckpointError (or NotFiniteError as
+  /// Bytes that this rank's node keeps of such a state, in one copy. Collective over `ranks`;
+  /// throws CheckpointError if it cannot be saved.
+  [[nodiscard]] static std::int64_t bytes_of_node(ProcessGroup& ranks, const NodeLayout& nodes,
+                                                  const StateDict& model,
+                                                  const StateDict& optimizer);
+
+  /// Writes a copy over the older of the two. State may be replicated or sharded, as for
+  /// CheckpointWriter::save; shares for a partner node travel by messages, a tensor at a time. A
+  /// removed file is made anew. On failure all ranks throw CheckpointError (or NotFiniteError as
   /// CheckpointWriter::save does), and the newer copy stays. If only the last write fails, which
-  /// makes a copy valid, only the node's first rank throws CheckpointError, and all may go on.
-  /// Collective over `node`.
+  /// makes a node's copy valid, only that node's first rank throws CheckpointError, and all may go
+  /// on. Collective over `ranks`.
   void save(const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse);
 
-  /// Removes both files, and closes the node's group. Collective over `node`.
+  /// Removes both files of every node, and closes the group. Collective over `ranks`.
   void close_and_remove();
 
  private:
@@ -53,16 +68,25 @@ class LocalCopies {
   };
   /// Writes everything but manifest and header.
   void write(Generation& target, const StagedSave& save);
+  void lay_out(Generation& target, const StagedSave& save);
+  [[nodiscard]] std::exception_ptr write_shares(Generation& target, const SavePlan& plan);
+  [[nodiscard]] bool is_leader() const;
+  /// Copies the tensors of devices that this rank writes or sends.
+  void take_to_host(SavePlan& plan) const;
 
-  std::shared_ptr<ProcessGroup> node_;
+  std::shared_ptr<ProcessGroup> ranks_;
+  std::unique_ptr<const NodeShares> shares_;
+  int node_;
   std::array<Generation, 2> generations_;
   std::size_t next_ = 0;
 };
 
-/// The copies of that start in `folder` whose headers say they are whole, newest first. Local.
+/// The nodes' copies of that start in `folder` whose headers say they are complete, newest first.
+/// Local.
 struct LocalCopy {
   std::filesystem::path path;
   std::int64_t step = 0;
+  std::uint64_t hash = 0;  ///< the same in the copies of all nodes of one save
 };
 [[nodiscard]] std::vector<LocalCopy> list_local_copies(const std::filesystem::path& folder,
                                                        const std::string& start);
@@ -75,9 +99,10 @@ void remove_old_local_copies(const std::filesystem::path& folder) noexcept;
 /// Throws an Error if a copy does not belong to the caller's run.
 using ExpectFits = std::function<void(const CheckpointFile&)>;
 
-/// Among all ranks' copies of that start, takes the newest good one whose step is beyond
-/// `newer_than`. The first rank that has it writes it to `checkpoints` as an ordinary checkpoint.
-/// Returns nothing if there is none; a bad copy gives a warning. The written file is verified and
+/// Of the steps beyond `newer_than` takes the newest one of which the ranks' copies of that start
+/// have all bytes, on whichever nodes, and good ones. The ranks that have them write them together
+/// to `checkpoints` as an ordinary checkpoint, which any mesh reads. Returns nothing if there is
+/// none; a step with missing or damaged bytes gives a warning. The written file is verified and
 /// passed to `expect_fits` before it gets its name: a copy that another process rewrites meanwhile
 /// stays where it is. Throws on all ranks what `expect_fits` throws (InputError or CheckpointError
 /// by its exit code), and CheckpointError if the copy cannot be written. Collective.

@@ -10,8 +10,9 @@ namespace lockstep::nn {
 class SlicedSequence {
  public:
   virtual ~SlicedSequence() = default;
-  /// self_attention over the whole sequences, for the slice qkv[B,T,3E] -> [B,T,E]. Collective.
-  /// Throws InputError for masks.
+  /// self_attention over the whole sequences, for the slice qkv[B,T,3E] -> [B,T,E];
+  /// options.key_padding_mask is that of this slice, bool [B,T]. Collective. Throws InputError for
+  /// options.mask.
   [[nodiscard]] virtual Variable self_attention(const Variable& qkv, std::int64_t heads,
                                                 const AttentionOptions& options) = 0;
   /// Positions in the whole sequence of this rank's `tokens` tokens, i64[tokens] on the host.

@@ -84,6 +84,13 @@ void GradScaler::unscale(Optimizer& optimizer) {
                     [&](const Tensor& g) { lockstep::unscale(g, scale_, found_inf); });
 }
 
+Tensor GradScaler::found_inf(const Optimizer& optimizer) {
+  if (const Checked* const checked = unscaled(optimizer)) return checked->found_inf;
+  throw Error(
+      "GradScaler: found_inf is known once these gradients are unscaled: call unscale() "
+      "first");
+}
+
 Tensor GradScaler::step(Optimizer& optimizer, double gradient_factor) {
   if (gradient_factor == 1.0) return step(optimizer, Tensor());
   return step(optimizer, Tensor::full({1}, gradient_factor, DType::f64, scale_.device()));

@@ -46,6 +46,12 @@ class GradScaler {
   /// scaled. Throws ShapeError for parameters on another device. PyTorch's unscale_.
   void unscale(Optimizer& optimizer);
 
+  /// The flag of these gradients, f32 [1] on the device: not 0 if one was not finite when they were
+  /// unscaled. The scaler's own memory: where ranks hold parts of the parameters, they reduce it to
+  /// the largest before step(), and all make or skip it (agree_on_found_inf, parallel/tensor).
+  /// Throws Error if the gradients are not unscaled.
+  [[nodiscard]] Tensor found_inf(const Optimizer& optimizer);
+
   /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
   /// finite, or was not when they were unscaled. Returns found_inf, f32 [1] on the device: 0 if the
   /// step was made. If they were not unscaled before, they stay scaled.

@@ -38,8 +38,8 @@ UpdateFigures ParameterUpdate::operator()(const Training& training) {
   Strategy& strategy = training.strategy;
   optim::Optimizer& optimizer = strategy.optimizer();
   if (scaler_) {
-    strategy.agree_on_found_inf();
     scaler_->unscale(optimizer);
+    strategy.agree_on_found_inf(*scaler_);
   }
   const optim::Clipping clipping = strategy.clip_gradients(training.plan.optimizer);
   strategy.before_update();

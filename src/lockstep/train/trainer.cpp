@@ -240,8 +240,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                      const std::optional<std::filesystem::path>& resumed_from) {
   const InRun in_run(training_, folder, metrics, deck);
   RunStates states(
-      training_, parts_, [&](bool of_all_ranks) { return contents(deck, of_all_ranks); },
-      resumed_from);
+      training_, parts_, [&] { return contents(deck); }, resumed_from);
   agree(*ranks_.all, [&] {
     if (ranks_.all->rank() == 0) folder.write_in([&] { metrics.begin(); });
   });

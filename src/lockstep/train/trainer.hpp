@@ -137,8 +137,8 @@ class Trainer {
   void ask_whether_to_stop();
 
   void expect_continues(const TrainState& saved) const;
-  /// Without a communication hook's state if not all ranks take part in a save. Collective.
-  [[nodiscard]] CheckpointContents contents(const std::string& deck, bool of_all_ranks);
+  /// Collective.
+  [[nodiscard]] CheckpointContents contents(const std::string& deck);
   /// The state from which the communication hook resumes.
   [[nodiscard]] StateDict hook_state() const;
   /// The state of parts_[i] in a checkpoint.

@@ -147,7 +147,7 @@ StateDict Trainer::slots_to_load(const Manifest& manifest) const {
   return slots;
 }
 
-CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks) {
+CheckpointContents Trainer::contents(const std::string& deck) {
   read_figures(unseen_, 0);
   CheckpointContents contents{
       state_dict(),     strategy_->optimizer_state_dict(), state_, deck, library_versions_,
@@ -164,7 +164,7 @@ CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks)
     PartState state = state_of(i, contents);
     parts_[i]->save(state);
   }
-  if (of_all_ranks) contents.optimizer.insert_all("", hook_state());
+  contents.optimizer.insert_all("", hook_state());
   return contents;
 }
 

@@ -46,7 +46,7 @@ ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& p
 }
 
 ExitCode describe(ProcessGroup& group, const Task& task, const RunPlan& plan) {
-  agree(group, 0, [&] { write_stdout(model_report(task, plan)); });
+  agree(group, 0, [&] { write_stdout(model_report(task, plan, group.size())); });
   return ExitCode::done;
 }
 

@@ -29,7 +29,7 @@ using test::wave;
 
 constexpr std::int64_t vocabulary = 11, context = 24;
 
-std::shared_ptr<nn::Gpt> small_gpt(bool recompute = false) {
+std::shared_ptr<nn::Gpt> small_gpt(bool recompute = false, double dropout = 0.0) {
   const nn::DTypeGuard f64(DType::f64);
   nn::manual_seed(5);
   return std::make_shared<nn::Gpt>(nn::GptOptions{.vocabulary = vocabulary,
@@ -37,6 +37,7 @@ std::shared_ptr<nn::Gpt> small_gpt(bool recompute = false) {
                                                   .width = 8,
                                                   .depth = 2,
                                                   .heads = 2,
+                                                  .dropout = dropout,
                                                   .recompute = recompute});
 }
 
@@ -125,6 +126,52 @@ TEST_P(ContextParallel, GptTrainsAsTheUndividedModel) {
   }
 }
 
+TEST_P(ContextParallel, DropoutDrawsTheMasksOfWholeSequences) {
+  using enum SequenceOrder;
+  for (const SequenceOrder order : {contiguous, zigzag}) {
+    for (const bool recompute : {false, true}) {
+      test::on_ranks(GetParam(), [&](const auto& group) {
+        const int rank = group->rank(), size = group->size();
+        const auto undivided = small_gpt(false, 0.3), sliced = small_gpt(recompute, 0.3);
+        context_parallel(*sliced, group, order);
+        DistributedDataParallel ddp(sliced, group);
+        optim::AdamW expected(undivided->named_parameters(), {.lr = 1e-2}),
+            optimizer(sliced->named_parameters(), {.lr = 1e-2});
+        const std::int64_t length = 19;
+        for (int step = 0; step < 2; ++step) {
+          const nn::RandomContext draws{
+              .seed = 5, .step = static_cast<std::uint32_t>(step), .first_sample = 4};
+          const TokenBatch batch(step, 2, length);
+          {
+            const nn::RandomContextGuard guard(draws);
+            undivided->zero_grad();
+            undivided->loss(Variable(batch.inputs), batch.targets).backward();
+            expected.step();
+          }
+          const nn::RandomContextGuard guard(draws);
+          const Tensor inputs = sequence_slice(batch.inputs, rank, size, order);
+          const Tensor targets = sequence_slice(batch.targets, rank, size, order);
+          optimizer.zero_grad();
+          const Variable loss = ddp.forward([&](nn::Module& model) {
+            return static_cast<nn::Gpt&>(model).loss(Variable(inputs), targets);
+          });
+          ddp.backward(loss, static_cast<double>(inputs.size(1)) / static_cast<double>(length));
+          optimizer.step();
+        }
+        expect_same_parameters(*sliced, *undivided, "rank " + std::to_string(rank));
+        // Whole sequences again.
+        sliced->set_sliced_sequence(nullptr);
+        const TokenBatch batch(9, 1, length);
+        const auto logits = [&](nn::Gpt& model) {
+          const nn::RandomContextGuard guard({.seed = 6});
+          return model.forward(Variable(batch.inputs)).data();
+        };
+        EXPECT_LE(max_difference(logits(*sliced), logits(*undivided)), 1e-9);
+      });
+    }
+  }
+}
+
 TEST_P(ContextParallel, WithDataParallelismOverAMesh) {
   if (GetParam() % 2 != 0) return;
   test::on_ranks(GetParam(), [&](const auto& group) {
@@ -210,6 +257,32 @@ TEST_P(ContextParallel, AnEncoderOfAttentionLayersSeesWholeSequences) {
   });
 }
 
+TEST_P(ContextParallel, PaddedPositionsOfSlicesAreSeenByNobody) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const int rank = group->rank(), size = group->size();
+    const auto layer = [] {
+      const nn::DTypeGuard f64(DType::f64);
+      nn::manual_seed(3);
+      return std::make_shared<nn::MultiheadAttention>(8, 2);
+    };
+    const auto undivided = layer(), sliced = layer();
+    context_parallel(*sliced, group, SequenceOrder::zigzag);
+    const auto slice = [&](const Tensor& t) {
+      return sequence_slice(t, rank, size, SequenceOrder::zigzag);
+    };
+    const Tensor x = wave({2, 13, 8}, 0.3), hidden = test::padding_mask(2, 13);
+    const Variable all(x, true), mine(slice(x), true);
+    for (const bool causal : {false, true}) {
+      const Variable expected = undivided->forward(all, all, all, hidden, causal);
+      const Variable y = sliced->forward(mine, mine, mine, slice(hidden), causal);
+      EXPECT_LE(max_difference(y.data(), slice(expected.data())), 1e-11);
+      sum(pow(expected, 3.0)).backward();
+      sum(pow(y, 3.0)).backward();
+      EXPECT_LE(max_difference(mine.grad(), slice(all.grad())), 1e-10);
+    }
+  });
+}
+
 TEST_P(ContextParallel, RefusesLongSequencesOnAllRanksAndModelsWithoutAttention) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const auto model = small_gpt();
@@ -241,12 +314,14 @@ TEST_P(ContextParallel, RefusesLongSequencesOnAllRanksAndModelsWithoutAttention)
               }).find("self-attention without weights only"),
               std::string::npos);
     EXPECT_THROW(static_cast<void>(attention.forward_with_weights(x, x, x)), InputError);
-    EXPECT_NE(
-        test::message_of<InputError>([&] {
-          const Tensor hidden = Tensor::zeros({1, 3}, DType::boolean, test::asked_for_device());
-          static_cast<void>(attention.forward(x, x, x, hidden));
-        }).find("takes no masks other than causal"),
-        std::string::npos);
+    EXPECT_NE(test::message_of<InputError>([&] {
+                const Tensor seen = Tensor::zeros({3, 3}, DType::boolean, test::asked_for_device());
+                nn::MultiheadAttention masked(
+                    4, 2, {.causal = false, .scale = {}, .mask = seen, .key_padding_mask = {}});
+                context_parallel(masked, group);
+                static_cast<void>(masked.forward(x));
+              }).find("no mask of queries and keys"),
+              std::string::npos);
   });
 }
 

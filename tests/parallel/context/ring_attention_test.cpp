@@ -7,9 +7,11 @@
 #include <support/golden_file.hpp>
 #include <support/message_of.hpp>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreed_error.hpp>
+#include <lockstep/comm/fake_group.hpp>
 #include <lockstep/parallel/context/ring_attention.hpp>
 
 #include "../ranks.hpp"
@@ -36,16 +38,24 @@ struct Case {
   bool causal;
   SequenceOrder order = SequenceOrder::contiguous;
   DType dtype = DType::f64;
+  bool pads = false;
   std::int64_t batch = 2, width = 4;
 
   [[nodiscard]] std::string name() const {
     return "L " + std::to_string(length) + ", heads " + std::to_string(heads) + ", " +
            std::to_string(key_heads) + (causal ? ", causal" : "") +
            (order == SequenceOrder::zigzag ? ", zigzag" : "") +
-           (dtype == DType::f32 ? ", f32" : "");
+           (dtype == DType::f32 ? ", f32" : "") + (pads ? ", padded" : "");
   }
-  [[nodiscard]] RingAttentionOptions options() const {
-    return {.causal = causal, .scale = 0.7, .order = order};
+  /// For rank `rank` of `ranks`.
+  [[nodiscard]] RingAttentionOptions options(int rank, int ranks) const {
+    return {.causal = causal,
+            .scale = 0.7,
+            .order = order,
+            .key_padding_mask = pads ? sequence_slice(hidden(), rank, ranks, order) : Tensor()};
+  }
+  [[nodiscard]] Tensor hidden() const {
+    return pads ? test::padding_mask(batch, length) : Tensor();
   }
 };
 
@@ -61,6 +71,12 @@ std::vector<Case> cases() {
     all.push_back({23, 4, 2, false, order});
     all.push_back({40, 2, 2, true, order, DType::f32});
     all.push_back({23, 4, 2, true, order, DType::f32});
+    for (const std::int64_t length : {23, 3}) {
+      for (const bool causal : {false, true}) {
+        all.push_back({length, 4, 2, causal, order, DType::f64, true});
+      }
+    }
+    all.push_back({40, 2, 2, true, order, DType::f32, true});
   }
   return all;
 }
@@ -83,6 +99,28 @@ Variable repeated(const Variable& x, std::int64_t times) {
   return concat(heads, 1);
 }
 
+/// The operands of the undivided attention that `c` describes.
+struct RingOperands {
+  Variable q, k, v;
+};
+
+Variable undivided_attention(const Case& c, const RingOperands& of) {
+  const std::int64_t times = c.heads / c.key_heads;
+  AttentionOptions options;
+  options.causal = c.causal;
+  options.scale = 0.7;
+  options.key_padding_mask = c.hidden();
+  return side_by_side(scaled_dot_product_attention(
+      in_heads(of.q, c.heads), repeated(in_heads(of.k, c.key_heads), times),
+      repeated(in_heads(of.v, c.key_heads), times), options));
+}
+
+Variable ring_of(const Case& c, const RingOperands& of, const GroupPtr& group) {
+  return side_by_side(ring_attention(in_heads(of.q, c.heads), in_heads(of.k, c.key_heads),
+                                     in_heads(of.v, c.key_heads), group,
+                                     c.options(group->rank(), group->size())));
+}
+
 Whole whole_of(const Case& c) {
   const std::int64_t embed = c.heads * c.width, keys = c.key_heads * c.width;
   const auto make = [&](std::int64_t features, double phase) {
@@ -93,13 +131,7 @@ Whole whole_of(const Case& c) {
           .v = make(keys, 0.9),
           .weight = make(embed, 1.3)};
   const Variable q(w.q, true), k(w.k, true), v(w.v, true);
-  const std::int64_t times = c.heads / c.key_heads;
-  AttentionOptions options;
-  options.causal = c.causal;
-  options.scale = 0.7;
-  const Variable y = side_by_side(
-      scaled_dot_product_attention(in_heads(q, c.heads), repeated(in_heads(k, c.key_heads), times),
-                                   repeated(in_heads(v, c.key_heads), times), options));
+  const Variable y = undivided_attention(c, {q, k, v});
   loss_of(y, w.weight).backward();
   w.output = y.data();
   w.grad_q = q.grad();
@@ -128,8 +160,7 @@ TEST_P(RingAttention, OfSlicesIsThatOfTheWholeSequenceForwardAndBackward) {
         EXPECT_LE(max_difference(actual, cut), tolerance) << what << ", " << where;
       };
       const Variable q(slice(whole.q), true), k(slice(whole.k), true), v(slice(whole.v), true);
-      const Variable y = side_by_side(ring_attention(in_heads(q, c.heads), in_heads(k, c.key_heads),
-                                                     in_heads(v, c.key_heads), group, c.options()));
+      const Variable y = ring_of(c, {q, k, v}, group);
       expect(y.data(), whole.output, "output");
       loss_of(y, slice(whole.weight)).backward();
       expect(q.grad(), whole.grad_q, "gradient of q");
@@ -139,7 +170,8 @@ TEST_P(RingAttention, OfSlicesIsThatOfTheWholeSequenceForwardAndBackward) {
       const Variable p(slice(whole.q), true), r(slice(whole.k), true), s(slice(whole.v), true);
       const Variable qkv = concat({p, r, s}, 2);
       for (int pass = 0; pass < 2; ++pass) {
-        const Variable z = ring_self_attention(qkv, c.heads, group, c.options(), c.key_heads);
+        const Variable z =
+            ring_self_attention(qkv, c.heads, group, c.options(group->rank(), size), c.key_heads);
         expect(z.data(), whole.output, "output of one projection");
         (loss_of(z, slice(whole.weight)) * 0.5).backward(1.0, pass == 0);
       }
@@ -148,6 +180,152 @@ TEST_P(RingAttention, OfSlicesIsThatOfTheWholeSequenceForwardAndBackward) {
       expect(s.grad(), whole.grad_v, "gradient of v in one projection");
     });
   }
+}
+
+TEST_P(RingAttention, HasTheSecondDerivativesOfTheWholeSequence) {
+  using enum SequenceOrder;
+  const int size = GetParam();
+  const std::vector<Case> all{{9, 2, 2, false, contiguous},
+                              {9, 4, 2, true, zigzag},
+                              {9, 2, 2, true, contiguous, DType::f64, true},
+                              {3, 2, 1, true, zigzag, DType::f64, true},
+                              {3, 2, 2, false, contiguous}};
+  // The sum over ranks of a function of the gradients that each rank has for its slices.
+  const auto of_gradients = [](const std::vector<Variable>& gradients, const auto& slice_of) {
+    Variable total;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const Tensor weight = slice_of(i);
+      const Variable part = sum(pow(gradients[i], 2.0) * Variable(weight));
+      total = total.defined() ? total + part : part;
+    }
+    return total;
+  };
+  for (const Case& c : all) {
+    const Whole whole = whole_of(c);
+    const std::vector<Tensor> values{whole.q, whole.k, whole.v};
+    std::vector<Tensor> weights;
+    for (std::size_t i = 0; i < 3; ++i) {
+      weights.push_back(wave(values[i].shape(), 0.2 + static_cast<double>(i)));
+    }
+    const std::vector x{Variable(whole.q, true), Variable(whole.k, true), Variable(whole.v, true)};
+    const auto first = grad(loss_of(undivided_attention(c, {x[0], x[1], x[2]}), whole.weight), x,
+                            {.create_graph = true});
+    of_gradients(first, [&](std::size_t i) { return weights[i]; }).backward();
+    test::on_ranks(size, [&](const auto& group) {
+      const std::string where = c.name() + ", rank " + std::to_string(group->rank());
+      const auto slice = [&](const Tensor& t) {
+        return sequence_slice(t, group->rank(), size, c.order);
+      };
+      for (const bool in_one : {false, true}) {
+        std::vector<Variable> mine;
+        for (const Tensor& value : values) mine.emplace_back(slice(value), true);
+        const Variable y = in_one ? ring_self_attention(concat(mine, 2), c.heads, group,
+                                                        c.options(group->rank(), size), c.key_heads)
+                                  : ring_of(c, {mine[0], mine[1], mine[2]}, group);
+        const auto gradients = grad(loss_of(y, slice(whole.weight)), mine, {.create_graph = true});
+        of_gradients(gradients, [&](std::size_t i) { return slice(weights[i]); }).backward();
+        for (std::size_t i = 0; i < 3; ++i) {
+          if (mine[i].data().numel() == 0) continue;
+          EXPECT_LE(max_difference(gradients[i].data(), slice(first[i].data())), 1e-10)
+              << "first, of " << i << ", " << where;
+          EXPECT_LE(max_difference(mine[i].grad(), slice(x[i].grad())), 1e-10)
+              << "second, of " << i << ", " << where;
+        }
+      }
+    });
+  }
+}
+
+TEST_P(RingAttention, UnderAutocastIsThatOfTheWholeSequenceUpToItsRounding) {
+  using enum SequenceOrder;
+  const int size = GetParam();
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    // Of a few units in the last place of 8 and 11 bits, at sums of some tens.
+    const double tolerance = precision == Precision::bf16 ? 0.05 : 0.006;
+    const auto relative = [](const Tensor& actual, const Tensor& expected) {
+      return max_difference(actual, expected) /
+             std::max(1.0, max_difference(expected, Tensor::zeros(expected.shape(), DType::f32,
+                                                                  expected.device())));
+    };
+    for (const Case& c : {Case{40, 4, 2, true, zigzag, DType::f32, true},
+                          Case{23, 2, 2, false, contiguous, DType::f32}}) {
+      const Whole exact = whole_of(c);
+      const Autocast on_this_thread(precision);
+      const Whole whole = whole_of(c);
+      EXPECT_GT(max_difference(whole.output, exact.output), 0.0) << "nothing was rounded";
+      test::on_ranks(size, [&](const auto& group) {
+        const Autocast autocast(precision);
+        const auto slice = [&](const Tensor& t) {
+          return sequence_slice(t, group->rank(), size, c.order);
+        };
+        const Variable q(slice(whole.q), true), k(slice(whole.k), true), v(slice(whole.v), true);
+        const Variable y = ring_of(c, {q, k, v}, group);
+        loss_of(y, slice(whole.weight)).backward();
+        EXPECT_LE(relative(y.data(), slice(whole.output)), tolerance) << c.name();
+        EXPECT_LE(relative(q.grad(), slice(whole.grad_q)), tolerance) << c.name();
+        EXPECT_LE(relative(k.grad(), slice(whole.grad_k)), tolerance) << c.name();
+        EXPECT_LE(relative(v.grad(), slice(whole.grad_v)), tolerance) << c.name();
+      });
+    }
+  }
+}
+
+TEST_P(RingAttention, OfVariablesOf16BitsHasTheBitsOfTheirCopiesInF32) {
+  const int size = GetParam();
+  const Case c{23, 4, 2, true, SequenceOrder::zigzag, DType::f32};
+  const Whole whole = whole_of(c);
+  test::on_ranks(size, [&](const auto& group) {
+    const auto half = [&](const Tensor& t) {
+      return sequence_slice(t, group->rank(), size, c.order).to(DType::bf16);
+    };
+    const std::vector<Tensor> values{half(whole.q), half(whole.k), half(whole.v)};
+    const auto gradients_of = [&](DType dtype) {
+      std::vector<Variable> x;
+      for (const Tensor& value : values) x.emplace_back(value.to(dtype), true);
+      const Variable y = ring_of(c, {x[0], x[1], x[2]}, group);
+      sum(to(y, DType::f32)).backward();
+      std::vector<Tensor> found{y.data().to(DType::bf16)};
+      for (const Variable& variable : x) found.push_back(variable.grad().to(DType::bf16));
+      return found;
+    };
+    const auto narrow_ones = gradients_of(DType::bf16), wide = gradients_of(DType::f32);
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      EXPECT_EQ(max_difference(narrow_ones[i].to(DType::f32), wide[i].to(DType::f32)), 0.0) << i;
+    }
+  });
+}
+
+TEST(RingAttentionTraffic, KeysAndValuesOf16BitsAreHalfTheBytes) {
+  constexpr int ranks = 4;
+  constexpr std::int64_t samples = 3, tokens = 6, heads = 2, width = 4;
+  constexpr std::int64_t facts = 13 * 8;  // which the ranks compare first
+  constexpr std::int64_t elements = 2 * samples * tokens * heads * width;
+  struct Sent {
+    std::int64_t forward, backward;
+    bool operator==(const Sent&) const = default;
+  };
+  const auto sent = [&](Precision precision, DType dtype, bool pads) {
+    const auto group = std::make_shared<FakeGroup>(ranks, 1);
+    const Autocast autocast(precision);
+    const Variable qkv(wave({samples, tokens, 3 * heads * width}, 0.3, dtype), true);
+    RingAttentionOptions options{.causal = true, .order = SequenceOrder::zigzag};
+    if (pads) options.key_padding_mask = test::padding_mask(samples, tokens);
+    const Variable y = ring_self_attention(qkv, heads, group, options);
+    const std::int64_t forward = group->traffic().bytes;
+    sum(to(y, DType::f32)).backward();
+    return Sent{forward - facts, group->traffic().bytes - forward};
+  };
+  using enum Precision;
+  constexpr Sent wide{3 * elements * 4, 3 * elements * 4 + 4 * elements * 4};
+  constexpr Sent narrow_keys{3 * elements * 2, 3 * elements * 2 + 4 * elements * 4};
+  EXPECT_EQ(sent(f32, DType::f32, false), wide);
+  EXPECT_EQ(sent(bf16, DType::f32, false), narrow_keys);
+  EXPECT_EQ(sent(fp16, DType::f32, false), narrow_keys);
+  EXPECT_EQ(sent(f32, DType::bf16, false), narrow_keys);
+  // A mask is one more number a key.
+  constexpr std::int64_t mask = 3 * samples * tokens * 2;
+  EXPECT_EQ(sent(bf16, DType::f32, true),
+            (Sent{narrow_keys.forward + mask, narrow_keys.backward + mask}));
 }
 
 TEST_P(RingAttention, OfOneVariableInThreePlacesAddsItsGradients) {
@@ -173,10 +351,7 @@ TEST_P(RingAttention, SkipsTheGradientsThatNobodyWants) {
     const auto slice = [&](const Tensor& t) { return sequence_slice(t, group->rank(), size); };
     const auto run = [&](bool of_q, bool of_k, bool of_v) {
       const Variable q(slice(whole.q), of_q), k(slice(whole.k), of_k), v(slice(whole.v), of_v);
-      loss_of(side_by_side(ring_attention(in_heads(q, 2), in_heads(k, 2), in_heads(v, 2), group,
-                                          c.options())),
-              slice(whole.weight))
-          .backward();
+      loss_of(ring_of(c, {q, k, v}, group), slice(whole.weight)).backward();
       const auto expect = [&](const Variable& x, const Tensor& gradient) {
         ASSERT_EQ(x.grad().defined(), x.requires_grad());
         if (!x.requires_grad()) return;
@@ -244,9 +419,24 @@ TEST_P(RingAttention, RefusesOnAllRanksAlike) {
           message([&] { static_cast<void>(ring_self_attention(x, 2, group, {.causal = last})); });
       EXPECT_NE(options.find("rank " + std::to_string(size - 1) + " of " + std::to_string(size) +
                              " has batch 2, 2 heads, 2 key heads of width 2, f64, causal, "
-                             "contiguous"),
+                             "contiguous, without a key_padding_mask"),
                 std::string::npos)
           << options;
+    }
+    const auto mask_of = [&](std::int64_t keys) {
+      return Tensor::zeros({2, keys}, DType::boolean, test::asked_for_device());
+    };
+    const auto mask = message([&] {
+      static_cast<void>(
+          ring_self_attention(x, 2, group, {.key_padding_mask = mask_of(last ? 5 : 6)}));
+    });
+    EXPECT_NE(mask.find("6 keys takes a key_padding_mask bool[2, 6]"), std::string::npos) << mask;
+    if (size > 1) {
+      const auto on_some = message([&] {
+        static_cast<void>(
+            ring_self_attention(x, 2, group, {.key_padding_mask = last ? mask_of(6) : Tensor()}));
+      });
+      EXPECT_NE(on_some.find("with a key_padding_mask"), std::string::npos) << on_some;
     }
     const Variable h = in_heads(x, 3), fewer = in_heads(narrow(x, 1, 0, 5), 3);
     EXPECT_NE(message([&] {
@@ -290,7 +480,14 @@ TEST_P(RingAttention, TakesAsMuchMemoryOfARankOnAnyNumberOfRanks) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, RingAttention, testing::ValuesIn(test::rank_counts()),
+/// Those of the other tests; as threads, 5, 6 and 8 ranks too.
+std::vector<int> ring_sizes() {
+  std::vector<int> sizes = test::rank_counts();
+  if (sizes.size() > 3) sizes.insert(sizes.end(), {5, 6, 8});
+  return sizes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RingAttention, testing::ValuesIn(ring_sizes()),
                          testing::PrintToStringParamName());
 
 TEST(SequenceSlice, RunsCoverTheSequenceOnceAndBalanceCausalWork) {

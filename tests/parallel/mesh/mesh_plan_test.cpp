@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 #include <support/message_of.hpp>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/parallel/context/ring_attention.hpp>
 #include <lockstep/parallel/mesh/mesh_plan.hpp>
+#include <lockstep/parallel/tensor/plans.hpp>
 
 namespace lockstep {
 namespace {
@@ -52,9 +55,10 @@ TEST(MeshPlan, OfAGptHasTheNumbersByHand) {
   // Four ranks of dp x cp shard: 252 elements each.
   EXPECT_EQ(plan.memory[0], (MeshMemory{4032, 4032, 8064}));
   EXPECT_EQ(plan.memory[1], (MeshMemory{4032, 4032, 2016}));
-  EXPECT_EQ(plan.memory[2], (MeshMemory{4032, 1008, 2016}));
-  EXPECT_EQ(plan.memory[3], (MeshMemory{1008, 1008, 2016}));
-  EXPECT_EQ(plan.memory[3].total(), 4032);
+  // Beside the shards two blocks of 460 and the root unit of 88 at a time: all 1008.
+  EXPECT_EQ(plan.memory[2], (MeshMemory{1008, 1008, 2016, 4032 + 4032}));
+  EXPECT_EQ(plan.memory[3], (MeshMemory{1008, 1008, 2016, 4032 + 4032}));
+  EXPECT_EQ(plan.memory[3].total(), 12096);
   // A rank has 2 samples of 3 tokens: activations of 6 x 8 elements, keys and values of 6 x 2 x 4.
   const std::vector<MeshTraffic> model{{"pp", "activations and their gradients", 48 * 4},
                                        {"pp", "gradient of tied wte: all_reduce", 2 * 20 * 4},
@@ -80,7 +84,7 @@ TEST(MeshPlan, OfReplicatedShardsHasTheNumbersByHand) {
       plan_mesh(linear, {.dims = {{"dp", 2}, {"fsdp", 4}}, .samples = 8, .optimizer_bytes = 4});
   EXPECT_EQ(plan.elements, 20);
   EXPECT_EQ(plan.memory[0], (MeshMemory{80, 80, 80}));
-  EXPECT_EQ(plan.memory[3], (MeshMemory{20, 20, 20}));
+  EXPECT_EQ(plan.memory[3], (MeshMemory{20, 20, 20, 160})) << "one unit";
   EXPECT_EQ(plan.traffic[0],
             (std::vector<MeshTraffic>{{"dp_fsdp", "gradients: all_reduce", 2 * 7 * 3 * 4}}));
   EXPECT_EQ(plan.traffic[3],
@@ -94,23 +98,49 @@ TEST(MeshPlan, OfReplicatedShardsHasTheNumbersByHand) {
 TEST(MeshPlan, OfContextParallelismSendsWhatRingAttentionSends) {
   constexpr int ranks = 4;
   constexpr std::int64_t samples = 3, tokens = 5, width = 8, heads = 2;
-  const auto group = std::make_shared<FakeGroup>(ranks, 1);
-  const auto bytes = [&](const auto& call) {
-    const std::int64_t before = group->traffic().bytes;
-    call();
-    return group->traffic().bytes - before;
-  };
-  const Variable qkv(Tensor::zeros({samples, tokens, 3 * width}), true);
-  Variable y;
-  const std::int64_t forward = bytes([&] { y = ring_self_attention(qkv, heads, group); });
-  const std::int64_t backward = bytes([&] { sum(y).backward(); });
-  nn::Gpt gpt({.vocabulary = 4, .context = 20, .width = width, .depth = 1, .heads = heads});
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    const Autocast autocast(precision);
+    const auto group = std::make_shared<FakeGroup>(ranks, 1);
+    const auto bytes = [&](const auto& call) {
+      const std::int64_t before = group->traffic().bytes;
+      call();
+      return group->traffic().bytes - before;
+    };
+    const Variable qkv(Tensor::zeros({samples, tokens, 3 * width}), true);
+    Variable y;
+    const std::int64_t forward = bytes([&] { y = ring_self_attention(qkv, heads, group); });
+    const std::int64_t backward = bytes([&] { sum(y).backward(); });
+    nn::Gpt gpt({.vocabulary = 4, .context = 20, .width = width, .depth = 1, .heads = heads});
+    const MeshPlan plan = plan_mesh(gpt, {.dims = {{"cp", ranks}},
+                                          .samples = samples,
+                                          .precision = precision,
+                                          .tokens = ranks * tokens});
+    const MeshTraffic& planned = plan.traffic[0].back();
+    EXPECT_EQ(planned.dim, "cp");
+    constexpr std::int64_t arguments = 13 * 8;  // which the ranks compare first
+    EXPECT_EQ(forward + backward, planned.bytes + arguments);
+  }
+}
+
+TEST(MeshPlan, OfZero3HasTwoBlocksGatheredAtATime) {
+  nn::Gpt gpt({.vocabulary = 10, .context = 6, .width = 8, .depth = 5, .heads = 2});
+  const MeshPlan plan = plan_mesh(gpt, {.dims = {{"dp", 2}}, .samples = 2, .tokens = 6});
+  // Blocks of 32 + 216 + 72 + 288 + 264; wte 80, wpe 48 and ln_f 16 are the root's.
+  EXPECT_EQ(plan.elements, 5 * 872 + 144);
+  EXPECT_EQ(plan.memory[3].gathered, 2 * 4 * (2 * 872 + 144));
+  EXPECT_EQ(plan.memory[2].gathered, 4 * (5 * 872 + 144) + 4 * (2 * 872 + 144));
+  EXPECT_EQ(plan.memory[1].gathered, 0);
+}
+
+TEST(MeshPlan, OfAnMlpHasThePartsOfItsDividedModel) {
+  const auto make = [] { return nn::mlp({8}, 4, {12}); };
+  const auto whole = make(), divided = make();
+  tensor_parallelize(*divided, std::make_shared<FakeGroup>(2, 0));
   const MeshPlan plan =
-      plan_mesh(gpt, {.dims = {{"cp", ranks}}, .samples = samples, .tokens = ranks * tokens});
-  const MeshTraffic& planned = plan.traffic[0].back();
-  EXPECT_EQ(planned.dim, "cp");
-  constexpr std::int64_t arguments = 11 * 8;  // which the ranks compare first
-  EXPECT_EQ(forward + backward, planned.bytes + arguments);
+      plan_mesh(*whole, {.dims = {{"tp", 2}}, .samples = 2, .of_tp_rank = divided.get()});
+  EXPECT_EQ(parameter(plan, "fc1.weight").of_rank, (Shape{6, 8}));
+  EXPECT_EQ(parameter(plan, "fc2.weight").of_rank, (Shape{4, 6}));
+  EXPECT_EQ(plan.elements, 48 + 6 + 24 + 4);
 }
 
 TEST(MeshPlan, RefusesWhatCannotBeSharedOut) {
@@ -122,8 +152,8 @@ TEST(MeshPlan, RefusesWhatCannotBeSharedOut) {
   };
   EXPECT_EQ(message(gpt, {{"sp", 2}}),
             "mesh: there is no dimension 'sp'; there are pp, dp, fsdp, cp, tp.");
-  EXPECT_EQ(message(gpt, {{"tp", 2}, {"tp", 1}}), "mesh: tp is given twice.");
-  EXPECT_EQ(message(gpt, {{"tp", -1}}), "mesh: tp is -1; it must be 1 or more.");
+  EXPECT_EQ(message(gpt, {{"tp", 2}, {"tp", 1}}), "mesh tp=2 tp=1: two dimensions are named tp");
+  EXPECT_EQ(message(gpt, {{"tp", -1}}), "mesh: tp is -1; a plan needs its size.");
   EXPECT_EQ(message(gpt, {{"tp", 3}}), "mesh: tp is 3, but there are only 2 heads to share out.");
   EXPECT_EQ(message(gpt, {{"pp", 4}}), "mesh: pp is 4, but there are only 3 blocks to share out.");
   EXPECT_EQ(message(gpt, {{"cp", 7}}),
@@ -131,7 +161,8 @@ TEST(MeshPlan, RefusesWhatCannotBeSharedOut) {
   EXPECT_EQ(message(linear, {{"dp", 2}, {"fsdp", 3}}),
             "mesh: dp x fsdp is 6, but there are only 4 samples of a step to share out.");
   EXPECT_EQ(message(linear, {{"tp", 2}}),
-            "mesh: tp, cp and pp are planned for model.kind = \"gpt\" alone. Use dp and fsdp.");
+            "mesh: cp and pp are planned for model.kind = \"gpt\" alone, and tp for models with a "
+            "ready plan. Use dp and fsdp.");
   EXPECT_EQ(message(linear, {{"dp", 2000000000}, {"fsdp", 2000000000}}),
             "mesh: dp=2000000000 fsdp=2000000000 has more than 1048576 ranks.");
 }

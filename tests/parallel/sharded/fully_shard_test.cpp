@@ -534,7 +534,7 @@ TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     FullyShardedDataParallel fsdp(std::make_shared<test::Mlp>(1.0, 40, DType::f32), group);
     optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.1});
-    optim::GradScaler scaler({.init_scale = 8.0});
+    optim::GradScaler scaler({.init_scale = 8.0}, test::asked_for_device());
     const auto values = [&] { return fsdp.named_parameters()[0].variable.data().clone(); };
     for (const bool breaks : {true, false}) {
       const Tensor before = values();

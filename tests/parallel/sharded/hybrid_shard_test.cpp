@@ -248,7 +248,7 @@ TEST_P(HybridShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
     FullyShardedDataParallel fsdp(std::make_shared<test::Mlp>(1.0, 40, DType::f32),
                                   mesh.group("fsdp"), with_replicas(mesh));
     optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.1});
-    optim::GradScaler scaler({.init_scale = 8.0});
+    optim::GradScaler scaler({.init_scale = 8.0}, test::asked_for_device());
     for (const bool breaks : {true, false}) {
       const std::string before = bits_of_pieces(fsdp);
       const double scale = scaler.scale();

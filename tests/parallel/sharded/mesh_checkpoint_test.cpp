@@ -1,5 +1,6 @@
 // Products of data, sharded data and tensor parallelism: they train as the undivided model, and
 // their checkpoints are those of any other mesh and of one rank.
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -229,6 +230,28 @@ TEST_P(MeshCheckpoint, ProductsTrainAsTheUndividedModel) {
       expect_same(whole.optimizer, alone.optimizer.state_dict(), 1e-10, where);
     });
     group->barrier();
+  });
+}
+
+TEST_P(MeshCheckpoint, AllRanksOfATensorParallelModelHearOfAGradientThatIsNotFinite) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    test::for_each_mesh(group, all_meshes(), [&](DeviceMesh& mesh) {
+      if (!mesh.has("fsdp") || !mesh.has("tp")) return;
+      const auto model = make_model(5);
+      parallelize_gpt(*model, mesh.group("tp"));
+      FullyShardedDataParallel fsdp(
+          model, mesh.group("fsdp"),
+          {.replicate = mesh.has("dp") ? mesh.group("dp") : std::shared_ptr<ProcessGroup>()});
+      for (const auto& [name, piece] : fsdp.named_parameters()) {
+        piece.grad_buffer().fill(group->rank() == group->size() - 1 ? HUGE_VAL : 1.0);
+        piece.mark_grad_present();
+      }
+      fsdp.agree_on_found_inf(mesh.group("tp"));
+      for (const auto& [name, piece] : fsdp.named_parameters()) {
+        for (const double x : piece.grad().to(Device{}).template to_vector<double>())
+          EXPECT_TRUE(std::isnan(x)) << name << ", " << to_string(mesh.dims());
+      }
+    });
   });
 }
 

@@ -4,19 +4,21 @@
 #include <vector>
 
 #include <lockstep/parallel/mesh/device_mesh.hpp>
-#include <support/rank_counts.hpp>
 
+#include "../asked_for_device.hpp"
 #include "../ranks.hpp"
 
 // Numbers of ranks that make meshes of two and three dimensions.
 
 namespace lockstep::test {
 
-/// The job's under mpiexec, else 4, 6 and 8 threads, as far as a sanitizer runs as many.
+/// The job's under mpiexec, else 4, 6 and 8 threads; 4 under a sanitizer and on simulated devices,
+/// which are slow.
 inline std::vector<int> mesh_rank_counts() {
   const std::vector<int> counts = rank_counts();
   if (counts.size() == 1) return counts;
-  return counts.back() < 4 || counts.size() == 2 ? std::vector{4} : std::vector{4, 6, 8};
+  const bool is_slow = counts.size() < 4 || asked_for_device() != Device{};
+  return is_slow ? std::vector{4} : std::vector{4, 6, 8};
 }
 
 /// Calls `body` with each of these meshes that fits the ranks.

@@ -419,9 +419,10 @@ struct AttentionCase {
   bool causal = false, mask = false, padding = false, accumulate = false;
 };
 
-/// Output, log-sums and gradients, by the operations or, with `by_products`, by what a GPU does.
-std::vector<double> attention(const AttentionCase& c, DType dtype, Device device,
-                              bool by_products) {
+/// Output, log-sums and gradients, by the operations or, with `by_products`, by what a GPU does;
+/// for keys and values of `key_dtype`, which holds them exactly.
+std::vector<double> attention(const AttentionCase& c, DType dtype, Device device, bool by_products,
+                              DType key_dtype) {
   const std::int64_t batch = c.batch, heads = c.heads, queries = c.queries, keys = c.keys;
   const std::int64_t embed = heads * c.width;
   const auto flags = [&](const Shape& shape, std::int64_t period) {
@@ -444,7 +445,8 @@ std::vector<double> attention(const AttentionCase& c, DType dtype, Device device
     return on(device, eighths(shape.numel(), seed), dtype).reshape(shape);
   };
   // Queries [B,T,E]; keys and values side by side [B,S,2 E].
-  const Tensor q = make({batch, queries, embed}, 1), kv = make({batch, keys, 2 * embed}, 2);
+  const Tensor q = make({batch, queries, embed}, 1);
+  const Tensor kv = make({batch, keys, 2 * embed}, 2).to(key_dtype);
   const Tensor g = make({batch, queries, embed}, 3), out = make({batch, queries, embed}, 4);
   const Tensor log_sum = make({batch, heads, queries}, 5);
   const Tensor grad_q = make({batch, queries, embed}, 6),
@@ -483,19 +485,35 @@ TEST_P(MathOn, AttentionInPartsEqualsAttention) {
   };
   for (const AttentionCase& c : cases) {
     SCOPED_TRACE(&c - cases);
-    const auto expect = [&](DType dtype, double tolerance) {
-      const auto expected = attention(c, dtype, {}, false);
-      const auto found = attention(c, dtype, device(), GetParam() == MathPlace::host);
+    const auto expect_of_keys = [&](DType dtype, DType key_dtype, double tolerance) {
+      const auto expected = attention(c, dtype, {}, false, dtype);
+      const auto found = attention(c, dtype, device(), GetParam() == MathPlace::host, key_dtype);
       ASSERT_EQ(found.size(), expected.size());
       for (std::size_t i = 0; i < found.size(); ++i) {
         if (found[i] == expected[i]) continue;  // infinite, too
         ASSERT_NEAR(found[i], expected[i], tolerance) << i;
       }
     };
+    const auto expect = [&](DType dtype, double tolerance) {
+      expect_of_keys(dtype, dtype, tolerance);
+    };
     expect(DType::f64, 1e-13);
     expect(DType::f32, 2e-6);
+    for (const DType half : {DType::bf16, DType::f16}) expect_of_keys(DType::f32, half, 2e-6);
     const PrecisionGuard bf16(Precision::bf16);
     expect(DType::f32, 0.02);
+    for (const DType half : {DType::bf16, DType::f16}) expect_of_keys(DType::f32, half, 0.02);
+  }
+}
+
+TEST(HostAttention, OfKeysOf16BitsHasTheBitsOfTheirCopiesInF32) {
+  const AttentionCase c{2, 2, 6, 6, 4, true, false, true, true};
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::fp16}) {
+    const PrecisionGuard guard(precision);
+    const auto expected = attention(c, DType::f32, {}, false, DType::f32);
+    for (const DType half : {DType::bf16, DType::f16}) {
+      EXPECT_EQ(attention(c, DType::f32, {}, false, half), expected) << name_of(half);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/checkpoint/save/deflate.hpp>
 #include <lockstep/io/hdf5.hpp>
@@ -112,6 +113,11 @@ std::int64_t CheckpointFile::integer(const std::string& dataset) const {
 
 double CheckpointFile::real(const std::string& dataset) const {
   return read(require(dataset)).to_vector<double>().at(0);
+}
+
+bool CheckpointFile::has(const DatasetEntry& entry, const Slab& slab) const {
+  std::vector<std::byte> buffer(static_cast<std::size_t>(slab.bytes));
+  return failure_of([&] { check_slab(entry, slab, buffer.data()); }) == std::nullopt;
 }
 
 bool CheckpointFile::verify(const DatasetEntry& entry) const {

@@ -34,6 +34,8 @@ class CheckpointFile {
   void read(const DatasetEntry& entry, std::span<const Region> regions, const Tensor& part) const;
   /// Reads the slabs of `owner` into `whole`, the data set's tensor.
   void read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const;
+  /// Whether the bytes of a slab match its checksum. Reads them: a hole of the file reads as zeros.
+  [[nodiscard]] bool has(const DatasetEntry& entry, const Slab& slab) const;
   /// The text of a text data set, or the only element of an i64 or f64 one. Throws if there is no
   /// such data set.
   [[nodiscard]] std::string text(const std::string& dataset) const;

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,7 +33,8 @@ struct Slab {
   std::uint64_t hash = 0;   ///< XXH3, 64 bits, of the runs end to end
   std::int64_t run = 0;     ///< bytes of each of several runs; 0: a single run
   std::int64_t stride = 0;  ///< from the beginning of a run to the beginning of the next
-  std::int64_t local = 0;   ///< offset in the tensor of a rank that holds it; not stored
+  std::int64_t local = 0;   ///< offset in its owner's tensor; not stored
+  std::size_t region = 0;   ///< the ranks' region that it is cut from (holders_of); not stored
   Chunk chunk = {};
   [[nodiscard]] std::int64_t run_bytes() const noexcept { return run == 0 ? bytes : run; }
   /// Offset after its last byte, counted as `begin` is.

@@ -243,13 +243,24 @@ std::vector<Slab> cut_slabs(const DatasetEntry& entry, const Region& region) {
   return slabs;
 }
 
+std::vector<std::vector<RegionHolder>> holders_of(std::span<const HeldRegion> held) {
+  std::vector<std::vector<RegionHolder>> all;
+  for (const auto& [region, holders] : distinct(held)) {
+    auto& of_region = all.emplace_back();
+    for (const HeldRegion* holder : holders) of_region.push_back({holder->rank, holder->at});
+  }
+  return all;
+}
+
 std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const HeldRegion> held,
                              std::vector<std::int64_t>& loads) {
   const std::vector<SharedRegion> shared = distinct(held);
   expect_tiles(entry, shared);
   std::vector<Slab> slabs;
+  std::size_t number = 0;
   for (const auto& [region, holders] : shared) {
     for (Slab& slab : cut_slabs(entry, region)) {
+      slab.region = number;
       const auto load_of = [&](const HeldRegion* holder) -> std::int64_t& {
         return loads[static_cast<std::size_t>(holder->rank)];
       };
@@ -259,6 +270,7 @@ std::vector<Slab> plan_slabs(const DatasetEntry& entry, std::span<const HeldRegi
       slab.local += writer->at;
       slabs.push_back(slab);
     }
+    ++number;
   }
   return slabs;
 }

@@ -55,4 +55,13 @@ struct HeldRegion {
                                            std::span<const HeldRegion> held,
                                            std::vector<std::int64_t>& loads);
 
+/// A rank that holds a region, which begins at byte `at` of the rank's part.
+struct RegionHolder {
+  int rank = 0;
+  std::int64_t at = 0;
+};
+
+/// The holders, by rank, of each region that plan_slabs cuts: Slab::region is the index.
+[[nodiscard]] std::vector<std::vector<RegionHolder>> holders_of(std::span<const HeldRegion> held);
+
 }  // namespace lockstep

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
@@ -128,6 +127,18 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks) {
   }
 }
 
+std::optional<std::int64_t> PlannedDataset::place_on(int rank, const Slab& slab) const {
+  if (holders.empty() || rank == slab.owner) return slab.local;
+  const auto& of_region = holders[slab.region];
+  const auto find = [&](int wanted) {
+    const auto at = std::ranges::lower_bound(of_region, wanted, {}, &RegionHolder::rank);
+    return at != of_region.end() && at->rank == wanted ? at : of_region.end();
+  };
+  const auto own = find(rank);
+  if (own == of_region.end()) return std::nullopt;
+  return slab.local - find(slab.owner)->at + own->at;
+}
+
 std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
                                        const StateDict& optimizer, Compression compression) {
   const std::string what = "the state cannot be saved";
@@ -182,14 +193,14 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::int64_t at = 0;
       for (std::int64_t count = all[rank].regions[read[rank]++]; count > 0; --count) {
-        Region region = extract(all[rank].regions, read[rank], by_parts.shape.dims());
-        const std::int64_t elements = region.sizes.numel();
-        held.push_back({static_cast<int>(rank), std::move(region), at});
-        at += elements * static_cast<std::int64_t>(size_of(entry.dtype));
+        const Region region = extract(all[rank].regions, read[rank], by_parts.shape.dims());
+        held.push_back({static_cast<int>(rank), region, at});
+        at += region.sizes.numel() * static_cast<std::int64_t>(size_of(entry.dtype));
       }
     }
     try {
       entry.slabs = plan_slabs(by_parts, held, loads);
+      plan[i].holders = holders_of(held);
     } catch (const CheckpointError& e) {
       throw Agreed<CheckpointError>(fmt::format("{}: {}", what, e.what()));
     }

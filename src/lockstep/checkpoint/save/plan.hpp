@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/file/manifest.hpp>
+#include <lockstep/checkpoint/file/region.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
@@ -31,6 +33,11 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 struct PlannedDataset {
   DatasetEntry entry;  ///< slabs of all ranks, with their owners
   Tensor local;        ///< on the host or a device
+  /// Of a sharded tensor: who holds each of its regions. Empty: every rank holds all of it.
+  std::vector<std::vector<RegionHolder>> holders = {};
+
+  /// Where the slab begins in the tensor of `rank`; nothing if that does not hold it.
+  [[nodiscard]] std::optional<std::int64_t> place_on(int rank, const Slab& slab) const;
 };
 
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.

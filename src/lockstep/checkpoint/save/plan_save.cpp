@@ -1,6 +1,8 @@
 // The first part of a save: lists the data sets and decides which rank writes which bytes.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -64,7 +66,52 @@ std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
   return rest;
 }
 
+/// A small data set, on its way to the other ranks.
+struct SentDataset {
+  std::string path, bytes;
+  DType dtype = DType::u8;
+  bool text = false;
+  std::vector<std::int64_t> shape;
+
+  static auto fields(auto& self) {
+    return std::tie(self.path, self.bytes, self.dtype, self.text, self.shape);
+  }
+};
+
+SentDataset sent(const PlannedDataset& planned) {
+  const Shape& shape = planned.entry.shape;
+  return {.path = planned.entry.path,
+          .bytes = {static_cast<const char*>(planned.local.data()), planned.local.bytes()},
+          .dtype = planned.entry.dtype,
+          .text = planned.entry.text,
+          .shape = {shape.begin(), shape.end()}};
+}
+
+PlannedDataset received(const SentDataset& sent) {
+  PlannedDataset planned;
+  planned.entry.path = sent.path;
+  planned.entry.dtype = sent.dtype;
+  planned.entry.text = sent.text;
+  planned.entry.shape = Shape(sent.shape);
+  planned.entry.slabs = cut_slabs(0, planned.entry.bytes());
+  planned.local = Tensor::empty(planned.entry.shape, sent.dtype);
+  std::memcpy(planned.local.data(), sent.bytes.data(), sent.bytes.size());
+  return planned;
+}
+
 }  // namespace
+
+void share_rest(ProcessGroup& group, SavePlan& plan) {
+  const auto rest = agree(group, 0, [&] {
+    std::vector<SentDataset> all;
+    std::transform(plan.datasets.begin() + static_cast<std::ptrdiff_t>(plan.of_state),
+                   plan.datasets.end(), std::back_inserter(all), sent);
+    return all;
+  });
+  if (group.rank() == 0) return;
+  std::ranges::transform(rest, std::back_inserter(plan.datasets), received);
+  for (const SentDataset& each : rest) plan.bytes += static_cast<std::int64_t>(each.bytes.size());
+}
 
 SavePlan plan_save(ProcessGroup& group, const std::filesystem::path& path,
                    const CheckpointContents& contents, Compression compression) {

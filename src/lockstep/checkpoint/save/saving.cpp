@@ -114,9 +114,13 @@ void write_slabs(const File& file, const StagedSave& save,
       file.write_at(slab.chunk.at, data, slab.chunk.bytes);
       continue;
     }
-    for (const auto& [begin, bytes, at] : runs_of(slab))
-      file.write_at(offsets[dataset] + begin, data + at, bytes);
+    write_slab(file, offsets[dataset], slab, data);
   }
+}
+
+void write_slab(const File& file, std::int64_t offset, const Slab& slab, const std::byte* data) {
+  for (const auto& [begin, bytes, at] : runs_of(slab))
+    file.write_at(offset + begin, data + at, bytes);
 }
 
 /// The file under its temporary name, from its structure to its publication.

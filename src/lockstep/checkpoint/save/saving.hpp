@@ -34,6 +34,9 @@ struct SavePlan {
                                  const CheckpointContents& contents,
                                  Compression compression = Compression::none);
 
+/// Gives every rank rank 0's data sets beside the state's, as part of its plan. Collective.
+void share_rest(ProcessGroup& group, SavePlan& plan);
+
 /// Staged bytes and their checksums.
 struct StagedSave {
   SavePlan plan;  ///< without the tensors
@@ -69,6 +72,8 @@ template <class Part>
 /// Writes this rank's slabs at the data sets' offsets in the file. Throws FileError.
 void write_slabs(const File& file, const StagedSave& save,
                  const std::vector<std::int64_t>& offsets);
+/// Writes the bytes of one slab, not a chunk, of a data set that begins at `offset` in the file.
+void write_slab(const File& file, std::int64_t offset, const Slab& slab, const std::byte* data);
 
 /// How the ranks wait for each other before they agree.
 using WaitFor = std::function<void(Work&)>;

@@ -22,14 +22,14 @@ std::int64_t with_padding(std::int64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+}  // namespace
+
 Tensor on_host(const Tensor& tensor) {
   if (tensor.device() == Device{}) return tensor;
   Tensor host = tensor.to(Device{}, true);  // pinned memory copies faster
   current_stream(tensor.device()).synchronize();
   return host;
 }
-
-}  // namespace
 
 StagingBuffer::~StagingBuffer() { release(); }
 
@@ -72,7 +72,8 @@ StagedSlabs stage_slabs(const std::vector<PlannedDataset>& plan, int rank, Stagi
   StagedSlabs staged;
   std::byte* to = buffer ? buffer->reserve(staged_bytes(plan, rank)) : nullptr;
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    const auto& [entry, local] = plan[i];
+    const auto& entry = plan[i].entry;
+    const Tensor& local = plan[i].local;
     Tensor host;
     for (Slab slab : entry.slabs) {
       if (slab.owner != rank) continue;

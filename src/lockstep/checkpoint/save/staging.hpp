@@ -42,6 +42,9 @@ struct StagedSlabs {
   std::string not_finite;    ///< path of the first tensor with an infinity or NaN; or empty
 };
 
+/// The tensor itself, or a copy of a device's.
+[[nodiscard]] Tensor on_host(const Tensor& tensor);
+
 /// Bytes that staging needs in a buffer.
 [[nodiscard]] std::int64_t staged_bytes(const std::vector<PlannedDataset>& plan, int rank);
 

@@ -33,8 +33,9 @@ class MultiheadAttention : public Module {
                                        const Variable& value, const Tensor& key_padding_mask = {},
                                        bool is_causal = false, bool average_attn_weights = true);
 
-  /// From now on x of forward(x), and of forward(x, x, x) without a mask, is this rank's slice of
-  /// sequences that several ranks hold: both are collective, and the other forms throw InputError.
+  /// From now on x of forward(x) and forward(x, x, x), and its key_padding_mask, are this rank's
+  /// slice of sequences that several ranks hold: both are collective, and the other forms throw
+  /// InputError.
   /// Null: whole sequences again.
   void set_sliced_sequence(std::shared_ptr<SlicedSequence> sequence);
   [[nodiscard]] bool forward_is_collective() const override;

@@ -5,11 +5,14 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/parallel/context/gathered_attention.hpp>
 #include <lockstep/parallel/context/ring_of_keys.hpp>
 #include <lockstep/tensor/kernels/elementwise/copy.hpp>
 
@@ -20,8 +23,8 @@ using detail::output_heads;
 using detail::query_heads;
 using detail::RingPlan;
 
-/// This rank's keys and values as they travel: those of [B,T,(H + 2 G) D] side by side, or the keys
-/// and then the values.
+/// This rank's keys and values, flat: those of [B,T,(H + 2 G) D] side by side, or the keys and then
+/// the values.
 Tensor keys_and_values(const RingPlan& plan, const Tensor& qkv) {
   const std::int64_t embed = plan.heads * plan.width, both = 2 * plan.key_heads * plan.width;
   Tensor result = Tensor::empty({plan.batch, plan.queries, both}, qkv.dtype(), qkv.device());
@@ -35,10 +38,21 @@ Tensor keys_and_values(const Tensor& k, const Tensor& v) {
   return result.reshape({result.numel()});
 }
 
+/// Number `first` to `first` + `heads` of the heads side by side in x[B,T,...]: [B,heads,T,D].
+Variable heads_apart(const Variable& x, std::int64_t first, std::int64_t heads,
+                     std::int64_t width) {
+  const Shape& s = x.shape();
+  return transpose(reshape(narrow(x, 2, first * width, heads * width), {s[0], s[1], heads, width}),
+                   1, 2);
+}
+
 class RingNode : public PooledNode<RingNode> {
  public:
-  RingNode(RingPlan plan, Tensor output, Tensor log_sum)
-      : plan_(std::move(plan)), output_(std::move(output)), log_sum_(std::move(log_sum)) {}
+  RingNode(RingPlan plan, Tensor key_padding_mask, Tensor output, Tensor log_sum)
+      : plan_(std::move(plan)),
+        key_padding_mask_(std::move(key_padding_mask)),
+        output_(std::move(output)),
+        log_sum_(std::move(log_sum)) {}
 
   void backward(const Tensor& grad_output) override {
     const CallLabel label("backward of ring attention");
@@ -48,6 +62,22 @@ class RingNode : public PooledNode<RingNode> {
       apart(grad_output);
     }
   }
+  void differentiate(Differentiation& d) override {
+    const CallLabel label("backward of ring attention, recorded");
+    d.give_as([this](std::span<const Variable> inputs) {
+      if (!plan_.packed) {
+        return detail::gathered_attention(plan_, key_padding_mask_, inputs[0], inputs[1],
+                                          inputs[2]);
+      }
+      const auto part = [&](std::int64_t first, std::int64_t heads) {
+        return heads_apart(inputs[0], first, heads, plan_.width);
+      };
+      const Variable y = detail::gathered_attention(
+          plan_, key_padding_mask_, part(0, plan_.heads), part(plan_.heads, plan_.key_heads),
+          part(plan_.heads + plan_.key_heads, plan_.key_heads));
+      return reshape(transpose(y, 1, 2), {plan_.batch, plan_.queries, plan_.heads * plan_.width});
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "ring_attention"; }
 
  private:
@@ -55,6 +85,7 @@ class RingNode : public PooledNode<RingNode> {
                             bool wants_keys) {
     AttentionGrad grad_q;
     if (q.wanted) grad_q = {query_heads(plan_, q.tensor), q.accumulate};
+    keys_values = detail::as_they_travel(plan_, keys_values, key_padding_mask_);
     return detail::ring_backward(plan_, output_heads(plan_, grad_output),
                                  query_heads(plan_, input(0).data()), std::move(keys_values),
                                  output_heads(plan_, output_), log_sum_, grad_q, wants_keys);
@@ -83,27 +114,32 @@ class RingNode : public PooledNode<RingNode> {
   }
 
   RingPlan plan_;
-  Tensor output_, log_sum_;
+  Tensor key_padding_mask_, output_, log_sum_;
 };
 
 /// What all ranks tell each other before a ring attention.
 struct Facts {
   std::int64_t batch = 0, heads = 0, key_heads = 0, width = 0, queries = 0, keys = 0;
-  std::int64_t dtype = 0, causal = 0, order = 0;
+  std::int64_t dtype = 0, key_dtype = 0, causal = 0, order = 0, pads = 0;
   double scale = 0.0;
   std::int64_t failed = 0;
 
   /// Equal on all ranks: all but lengths.
   [[nodiscard]] bool fits(const Facts& other) const {
     return batch == other.batch && heads == other.heads && key_heads == other.key_heads &&
-           width == other.width && dtype == other.dtype && causal == other.causal &&
-           order == other.order && scale == other.scale;
+           width == other.width && dtype == other.dtype && key_dtype == other.key_dtype &&
+           causal == other.causal && order == other.order && pads == other.pads &&
+           scale == other.scale;
   }
   [[nodiscard]] std::string sentence() const {
     return "batch " + std::to_string(batch) + ", " + std::to_string(heads) + " heads, " +
            std::to_string(key_heads) + " key heads of width " + std::to_string(width) + ", " +
-           std::string(name_of(static_cast<DType>(dtype))) + ", " + (causal ? "" : "not ") +
-           "causal, " + (order == 0 ? "contiguous" : "zigzag") + ", scale " + std::to_string(scale);
+           std::string(name_of(static_cast<DType>(dtype))) +
+           (key_dtype == dtype
+                ? ""
+                : " by keys of " + std::string(name_of(static_cast<DType>(key_dtype)))) +
+           ", " + (causal ? "" : "not ") + "causal, " + (order == 0 ? "contiguous" : "zigzag") +
+           (pads ? ", with" : ", without") + " a key_padding_mask, scale " + std::to_string(scale);
   }
 };
 
@@ -137,6 +173,8 @@ RingPlan agreed_plan(const char* call, const GroupPtr& group, bool packed,
                 .scale = mine.scale,
                 .causal = mine.causal != 0,
                 .order = static_cast<SequenceOrder>(mine.order),
+                .key_dtype = static_cast<DType>(mine.key_dtype),
+                .pads = mine.pads != 0,
                 .group = group,
                 .keys = Tensor::empty({size}, DType::i64)};
   bool failed = false;
@@ -162,19 +200,42 @@ RingPlan agreed_plan(const char* call, const GroupPtr& group, bool packed,
   return plan;
 }
 
-void apply_options(const RingAttentionOptions& options, const Tensor& q, Facts& facts) {
-  facts.dtype = static_cast<std::int64_t>(q.dtype());
+/// The type in which k and v travel: 16 bits where no bit is lost by it.
+DType key_dtype(const Operand& k, const Operand& v) {
+  const DType dtype = k.data().dtype(), given = k.given().data().dtype();
+  if (dtype != DType::f32) return dtype;
+  if (product_precision() == Precision::bf16) return DType::bf16;
+  if (product_precision() == Precision::fp16) return DType::f16;
+  return given == v.given().data().dtype() ? given : dtype;
+}
+
+/// The facts that the options give, and those of the keys' mask. Throws ShapeError.
+void apply_options(const char* call, const RingAttentionOptions& options, const Operand& k,
+                   const Operand& v, Facts& facts) {
+  facts.dtype = static_cast<std::int64_t>(k.data().dtype());
+  facts.key_dtype = static_cast<std::int64_t>(key_dtype(k, v));
   facts.causal = options.causal ? 1 : 0;
   facts.order = static_cast<std::int64_t>(options.order);
   facts.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(facts.width)));
+  const Tensor& mask = options.key_padding_mask;
+  facts.pads = mask.defined() ? 1 : 0;
+  const Shape shape{facts.batch, facts.keys};
+  if (!mask.defined() || (mask.dtype() == DType::boolean && mask.shape() == shape &&
+                          mask.device() == k.data().device())) {
+    return;
+  }
+  throw ShapeError(std::string(call) + " to this rank's " + std::to_string(facts.keys) +
+                   " keys takes a key_padding_mask bool" + to_string(shape) + " on " +
+                   to_string(k.data().device()) + ", not " + describe(mask) + ".");
 }
 
 /// Runs forward and records it.
-Variable attend(RingPlan plan, const Shape& shape, Tensor keys_values, const Tensor& q,
-                const NodeInputs& inputs) {
+Variable attend(RingPlan plan, const Shape& shape, Tensor keys_values,
+                const Tensor& key_padding_mask, const Tensor& q, const NodeInputs& inputs) {
   const CallLabel label("ring attention");
   Tensor out = Tensor::empty(shape, q.dtype(), q.device());
   Tensor log_sum = Tensor::empty({plan.batch * plan.heads * plan.queries}, q.dtype(), q.device());
+  keys_values = detail::as_they_travel(plan, keys_values, key_padding_mask);
   detail::ring_forward(plan, query_heads(plan, q), std::move(keys_values), output_heads(plan, out),
                        log_sum);
   std::int64_t keys = 0;
@@ -182,7 +243,8 @@ Variable attend(RingPlan plan, const Shape& shape, Tensor keys_values, const Ten
   // Two products of T x S x D a head, without the savings of a causal mask.
   count_flops(4 * plan.batch * plan.heads * plan.queries * keys * plan.width);
   const Tensor output = out;
-  return record<RingNode>(std::move(out), inputs, std::move(plan), output, std::move(log_sum));
+  return record<RingNode>(std::move(out), inputs, std::move(plan), key_padding_mask, output,
+                          std::move(log_sum));
 }
 
 }  // namespace
@@ -208,10 +270,11 @@ Variable ring_attention(const Operand& q, const Operand& k, const Operand& v, co
                 .width = query.size(3),
                 .queries = query.size(2),
                 .keys = key.size(2)};
-    apply_options(options, query, facts);
+    apply_options("ring_attention", options, k, v, facts);
     return facts;
   });
-  return attend(std::move(plan), query.shape(), keys_and_values(key, value), query, {&q, &k, &v});
+  return attend(std::move(plan), query.shape(), keys_and_values(key, value),
+                options.key_padding_mask, query, {&q, &k, &v});
 }
 
 Variable ring_self_attention(const Operand& qkv, std::int64_t heads, const GroupPtr& group,
@@ -233,12 +296,13 @@ Variable ring_self_attention(const Operand& qkv, std::int64_t heads, const Group
                 .width = x.size(2) / (heads + 2 * key_heads),
                 .queries = x.size(1),
                 .keys = x.size(1)};
-    apply_options(options, x, facts);
+    apply_options("ring_self_attention", options, qkv, qkv, facts);
     return facts;
   });
   const Shape shape{plan.batch, plan.queries, plan.heads * plan.width};
   Tensor keys_values = keys_and_values(plan, x);
-  return attend(std::move(plan), shape, std::move(keys_values), x, {&qkv});
+  return attend(std::move(plan), shape, std::move(keys_values), options.key_padding_mask, x,
+                {&qkv});
 }
 
 }  // namespace lockstep

@@ -7,15 +7,13 @@
 
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/coalescing.hpp>
+#include <lockstep/tensor/kernels/elementwise/copy.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep::detail {
 namespace {
 
-/// A part of a rank's slice that is contiguous in the sequence.
-struct Chunk {
-  std::int64_t place;  ///< among all ranks' chunks, in the order of the sequence
-  std::int64_t begin, count;
-};
+using Chunk = RingChunk;
 
 /// One block of attention: queries of this rank to keys of another one's slice.
 struct Block {
@@ -35,8 +33,8 @@ class Loop {
   /// Calls f(block) for all blocks with keys of rank `source`.
   template <class F>
   void each_block(int source, const F& f) const {
-    for (const Chunk& queries : chunks(rank_, plan_.queries)) {
-      for (const Chunk& keys : chunks(source, keys_of(source))) {
+    for (const Chunk& queries : plan_.chunks(rank_, plan_.queries)) {
+      for (const Chunk& keys : plan_.chunks(source, keys_of(source))) {
         const bool seen = !plan_.causal || keys.place <= queries.place;
         if (seen && queries.count > 0 && keys.count > 0) f(Block{queries, keys});
       }
@@ -44,14 +42,24 @@ class Loop {
   }
 
   [[nodiscard]] std::int64_t keys_of(int rank) const { return plan_.keys_of(rank); }
-  /// Memory for the keys and values of any rank, or for their gradients.
+  /// Memory of `like`'s kind for what travels of any rank, or for the gradients of its keys.
   [[nodiscard]] Tensor buffer(const Tensor& like) const {
-    std::int64_t most = 0;
-    for (int r = 0; r < size_; ++r) most = std::max(most, plan_.elements(r));
-    return Tensor::empty({most}, like.dtype(), like.device());
+    return buffer(like, [&](int r) { return plan_.elements_sent(r); });
+  }
+  [[nodiscard]] Tensor gradient_buffer(const Tensor& like) const {
+    return buffer(like, [&](int r) { return plan_.elements(r); });
   }
   [[nodiscard]] Tensor of_rank(const Tensor& buffer, int rank) const {
+    return buffer.slice(0, plan_.elements_sent(rank));
+  }
+  [[nodiscard]] Tensor gradient_of_rank(const Tensor& buffer, int rank) const {
     return buffer.slice(0, plan_.elements(rank));
+  }
+  /// The mask of the keys of `source`'s chunk, 0 and 1, in what travels: [B, count]. A chunk's rows
+  /// are together.
+  [[nodiscard]] Tensor padding(const Tensor& buffer, int source, const Chunk& keys) const {
+    const std::int64_t begin = plan_.elements(source) + plan_.batch * keys.begin;
+    return buffer.slice(begin, begin + plan_.batch * keys.count).reshape({plan_.batch, keys.count});
   }
 
   /// Keys (0) or values (1) of a block's key heads, in a buffer with those of rank `source`.
@@ -90,12 +98,14 @@ class Loop {
   /// All query rows as blocks: for what does not depend on keys.
   template <class F>
   void each_chunk_of_queries(const F& f) const {
-    for (const Chunk& queries : chunks(rank_, plan_.queries)) {
+    for (const Chunk& queries : plan_.chunks(rank_, plan_.queries)) {
       if (queries.count > 0) f(Block{queries, {}});
     }
   }
 
-  [[nodiscard]] AttentionPlan attention(const Block& block) const {
+  /// Attention of this block, whose keys are rank `source`'s, in `buffer`.
+  [[nodiscard]] AttentionPlan attention(const Tensor& buffer, int source,
+                                        const Block& block) const {
     return {.batch = plan_.batch,
             .heads = plan_.key_heads,
             .queries = block.queries.count,
@@ -104,16 +114,16 @@ class Loop {
             .scale = plan_.scale,
             .causal = plan_.causal && block.on_diagonal(),
             .mask = {},
-            .key_padding_mask = {}};
+            .key_padding_mask =
+                plan_.pads ? padding(buffer, source, block.keys).to(DType::boolean) : Tensor()};
   }
 
  private:
-  [[nodiscard]] std::array<Chunk, 2> chunks(int rank, std::int64_t length) const {
-    if (!plan_.causal || plan_.order == SequenceOrder::contiguous) {
-      return {Chunk{rank, 0, length}, Chunk{rank, length, 0}};
-    }
-    const std::int64_t first = (length + 1) / 2;
-    return {Chunk{rank, 0, first}, Chunk{2 * size_ - 1 - rank, first, length - first}};
+  template <class Elements>
+  [[nodiscard]] Tensor buffer(const Tensor& like, const Elements& elements) const {
+    std::int64_t most = 0;
+    for (int r = 0; r < size_; ++r) most = std::max(most, elements(r));
+    return Tensor::empty({most}, like.dtype(), like.device());
   }
 
   const RingPlan& plan_;
@@ -163,6 +173,15 @@ Exchange passed_on(const Loop& loop, const GroupPtr& group, int step, const Tens
 
 }  // namespace
 
+std::array<RingChunk, 2> RingPlan::chunks(int rank, std::int64_t length) const {
+  if (!causal || order == SequenceOrder::contiguous) {
+    return {RingChunk{rank, 0, length}, RingChunk{rank, length, 0}};
+  }
+  const std::int64_t first = (length + 1) / 2;
+  const int last = 2 * group->size() - 1;
+  return {RingChunk{rank, 0, first}, RingChunk{last - rank, first, length - first}};
+}
+
 Heads query_heads(const RingPlan& plan, const Tensor& q) {
   if (!plan.packed) return heads_of(q);
   const std::int64_t row = q.size(2);
@@ -171,6 +190,23 @@ Heads query_heads(const RingPlan& plan, const Tensor& q) {
 
 Heads output_heads(const RingPlan& plan, const Tensor& out) {
   return plan.packed ? heads_in(out, plan.heads, 0, 1) : heads_of(out);
+}
+
+Tensor as_they_travel(const RingPlan& plan, const Tensor& keys_values,
+                      const Tensor& key_padding_mask) {
+  if (!plan.pads) return keys_values.to(plan.key_dtype);
+  const Loop loop(plan);
+  const int rank = plan.group->rank();
+  Tensor result = Tensor::empty({plan.elements_sent(rank)}, plan.key_dtype, keys_values.device());
+  convert(keys_values, result.slice(0, plan.elements(rank)));
+  const Tensor mask = key_padding_mask.to(DType::f32);
+  for (const Chunk& chunk : plan.chunks(rank, plan.keys_of(rank))) {
+    if (chunk.count == 0) continue;
+    const Tensor part = Tensor::empty({plan.batch, chunk.count}, DType::f32, mask.device());
+    narrow_copy(mask, 1, chunk.begin, false, part);
+    convert(part, loop.padding(result, rank, chunk));
+  }
+  return result;
 }
 
 void ring_forward(const RingPlan& plan, const Heads& q, Tensor keys_values, const Heads& out,
@@ -188,7 +224,7 @@ void ring_forward(const RingPlan& plan, const Heads& q, Tensor keys_values, cons
     const int source = loop.source(step);
     Exchange exchange = passed_on(loop, plan.group, step, current, next);
     loop.each_block(source, [&](const Block& block) {
-      const AttentionPlan attention = loop.attention(block);
+      const AttentionPlan attention = loop.attention(current, source, block);
       bool& has_begun = begun[block.queries.begin == 0 ? 0 : 1];
       for (std::int64_t member = 0; member < plan.group_heads(); ++member) {
         const Heads queries = loop.queries(q, member, block);
@@ -234,10 +270,10 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
   Tensor current = std::move(keys_values), next;
   Tensor mine, sent, come;  // gradients of one rank's keys and values
   if (wants_keys) {
-    mine = loop.buffer(current);
+    mine = loop.gradient_buffer(log_sum);
     if (loop.steps() > 1) {
-      sent = loop.buffer(current);
-      come = loop.buffer(current);
+      sent = loop.gradient_buffer(log_sum);
+      come = loop.gradient_buffer(log_sum);
     }
   }
   std::array<bool, 2> accumulate{grad_q.accumulate, grad_q.accumulate};
@@ -254,13 +290,14 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
       return wants_keys ? AttentionGrad{loop.keys(mine, which, source, block), true}
                         : AttentionGrad{};
     };
-    if (wants_keys) loop.of_rank(mine, source).zero();
+    if (wants_keys) loop.gradient_of_rank(mine, source).zero();
     loop.each_block(source, [&](const Block& block) {
+      const AttentionPlan attention = loop.attention(current, source, block);
       bool& add = accumulate[block.queries.begin == 0 ? 0 : 1];
       for (std::int64_t member = 0; member < plan.group_heads(); ++member) {
         AttentionGrad to_queries;
         if (wants_queries) to_queries = {loop.queries(grad_q.heads, member, block), add};
-        attention_backward(loop.attention(block), loop.queries(grad_out, member, block),
+        attention_backward(attention, loop.queries(grad_out, member, block),
                            loop.queries(q, member, block), loop.keys(current, 0, source, block),
                            loop.keys(current, 1, source, block), loop.rows(log_sum, member, block),
                            to_queries, grad_of_keys(0, block), grad_of_keys(1, block),
@@ -274,9 +311,9 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
       gradients.wait();
       // What the ranks before have found for these keys; they go on to the next rank, the last
       // time to their owner.
-      if (step > 0) loop.of_rank(mine, source) += loop.of_rank(come, source);
-      gradients = Exchange(plan.group, loop.of_rank(mine, source),
-                           loop.of_rank(come, loop.source(step + 1)));
+      if (step > 0) loop.gradient_of_rank(mine, source) += loop.gradient_of_rank(come, source);
+      gradients = Exchange(plan.group, loop.gradient_of_rank(mine, source),
+                           loop.gradient_of_rank(come, loop.source(step + 1)));
       std::swap(mine, sent);
     }
     exchange.wait();
@@ -288,7 +325,7 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
   }
   gradients.wait();
   const Tensor& result = loop.steps() > 1 ? come : mine;
-  return wants_keys ? loop.of_rank(result, loop.source(0)) : Tensor();
+  return wants_keys ? loop.gradient_of_rank(result, loop.source(0)) : Tensor();
 }
 
 }  // namespace lockstep::detail

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
@@ -34,26 +35,34 @@ std::vector<int> ranks_by_node(const NodeLayout& nodes) {
 
 }  // namespace
 
+void validate(const std::vector<MeshDim>& dims) {
+  bool has_rest = false;
+  for (auto dim = dims.begin(); dim != dims.end(); ++dim) {
+    if (dim->name.empty()) {
+      throw InputError(fmt::format("mesh {}: a dimension has no name", to_string(dims)));
+    }
+    if (std::any_of(dims.begin(), dim, [&](const MeshDim& d) { return d.name == dim->name; })) {
+      throw InputError(
+          fmt::format("mesh {}: two dimensions are named {}", to_string(dims), dim->name));
+    }
+    const bool is_rest = dim->size == -1 && !std::exchange(has_rest, true);
+    if (dim->size >= 1 || is_rest) continue;
+    throw InputError(fmt::format(
+        "mesh {}: the size of {} must be at least 1, or -1 in one dimension, which then takes "
+        "the remaining ranks",
+        to_string(dims), dim->name));
+  }
+}
+
 std::vector<MeshDim> fit_mesh(std::vector<MeshDim> dims, int ranks) {
   if (dims.empty()) throw InputError("a mesh needs at least one dimension");
+  validate(dims);
   const std::string asked = to_string(dims);
   MeshDim* rest = nullptr;
   std::int64_t product = 1;
-  for (auto dim = dims.begin(); dim != dims.end(); ++dim) {
-    if (dim->name.empty()) throw InputError(fmt::format("mesh {}: a dimension has no name", asked));
-    if (std::any_of(dims.begin(), dim, [&](const MeshDim& d) { return d.name == dim->name; })) {
-      throw InputError(fmt::format("mesh {}: two dimensions are named {}", asked, dim->name));
-    }
-    if (dim->size == -1 && !rest) {
-      rest = &*dim;
-    } else if (dim->size < 1) {
-      throw InputError(fmt::format(
-          "mesh {}: the size of {} must be at least 1, or -1 in one dimension, which then takes "
-          "the remaining ranks",
-          asked, dim->name));
-    } else {
-      product *= dim->size;
-    }
+  for (MeshDim& dim : dims) {
+    if (dim.size == -1) rest = &dim;
+    if (dim.size > 0) product *= dim.size;
     if (product > ranks) break;
   }
   if (rest && ranks % product == 0) {

@@ -80,6 +80,10 @@ class DeviceMesh {
   std::map<std::vector<std::size_t>, std::shared_ptr<ProcessGroup>> groups_;
 };
 
+/// Throws InputError for a name that is empty or used twice, and for a size below 1 other than one
+/// -1. Local.
+void validate(const std::vector<MeshDim>& dims);
+
 /// The dimensions on `ranks` ranks, with the ranks that are left in place of a -1. Throws
 /// InputError as DeviceMesh does. Local.
 [[nodiscard]] std::vector<MeshDim> fit_mesh(std::vector<MeshDim> dims, int ranks);

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/parallel/sharded/unit_modules.hpp>
 
 namespace lockstep {
 namespace {
@@ -34,22 +36,18 @@ struct Sizes {
 };
 
 Sizes sizes_of(const std::vector<MeshDim>& dims) {
+  validate(dims);
   Sizes sizes;
-  std::array<bool, mesh_dim_names.size()> given{};
   for (const MeshDim& dim : dims) {
     const auto* const at = std::find(mesh_dim_names.begin(), mesh_dim_names.end(), dim.name);
     if (at == mesh_dim_names.end()) {
       throw InputError(fmt::format("mesh: there is no dimension '{}'; there are {}.", dim.name,
                                    fmt::join(mesh_dim_names, ", ")));
     }
-    const auto i = static_cast<std::size_t>(at - mesh_dim_names.begin());
-    if (std::exchange(given[i], true)) {
-      throw InputError(fmt::format("mesh: {} is given twice.", dim.name));
-    }
     if (dim.size < 1) {
-      throw InputError(fmt::format("mesh: {} is {}; it must be 1 or more.", dim.name, dim.size));
+      throw InputError(fmt::format("mesh: {} is {}; a plan needs its size.", dim.name, dim.size));
     }
-    *sizes.in_order()[i] = dim.size;
+    *sizes.in_order()[static_cast<std::size_t>(at - mesh_dim_names.begin())] = dim.size;
   }
   return sizes;
 }
@@ -92,13 +90,43 @@ std::vector<int> gpt_stages(const std::string& name, const nn::GptOptions& gpt, 
   return {0};
 }
 
-/// Elements on the stage that holds most.
-std::int64_t most_elements(const std::vector<PlannedParameter>& parameters, std::int64_t pp) {
-  std::vector<std::int64_t> of_stage(static_cast<std::size_t>(pp));
-  for (const PlannedParameter& p : parameters) {
-    for (const int stage : p.stages) of_stage[static_cast<std::size_t>(stage)] += p.of_rank.numel();
+/// Elements on the stage that holds most; those that it has gathered at a time, by unit.
+struct Elements {
+  std::int64_t all = 0, at_a_time = 0;
+};
+
+Elements most_elements(const nn::Module& model, const std::vector<PlannedParameter>& parameters,
+                       std::int64_t pp) {
+  const std::vector<UnitModule> units = unit_modules(model, {});
+  std::map<std::string, std::size_t> unit_of;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (const auto& run : units[u].runs) {
+      for (const auto& parameter : run) unit_of[parameter.name] = u;
+    }
   }
-  return *std::ranges::max_element(of_stage);
+  Elements most;
+  for (int stage = 0; stage < pp; ++stage) {
+    Elements here;
+    std::vector<std::int64_t> of_unit(units.size());
+    for (const PlannedParameter& p : parameters) {
+      if (std::ranges::find(p.stages, stage) == p.stages.end()) continue;
+      here.all += p.of_rank.numel();
+      of_unit[unit_of.at(p.name)] += p.of_rank.numel();
+    }
+    const std::int64_t root = std::exchange(of_unit.front(), 0);
+    const auto others = std::ranges::count_if(of_unit, [](std::int64_t n) { return n > 0; });
+    here.at_a_time = root + std::min<std::int64_t>(2, others) * *std::ranges::max_element(of_unit);
+    if (here.all > most.all) most = here;
+  }
+  return most;
+}
+
+/// Parameter `name` of a model on the first rank of tp, as divided there.
+Shape divided_shape(const std::string& name, const nn::Module& of_tp_rank, const Shape& whole) {
+  for (const auto& parameter : of_tp_rank.named_parameters()) {
+    if (parameter.name == name) return parameter.variable.shape();
+  }
+  return whole;
 }
 
 /// The names of dimensions that are more than one rank, as of DeviceMesh::flatten.
@@ -145,7 +173,10 @@ void add_gpt_traffic(const Sizes& sizes, const nn::GptOptions& gpt, const MeshPl
   if (sizes.cp > 1) {
     const std::int64_t head = gpt.width / gpt.heads;
     const std::int64_t keys_values = 2 * rows * share(gpt.heads, sizes.tp) * head;
-    add("cp", "keys and values, with gradients", blocks * (3 * sizes.cp - 2) * keys_values);
+    const std::int64_t key_bytes = options.precision == Precision::f32 ? element_bytes : 2;
+    traffic.push_back(
+        {"cp", "keys and values, with gradients",
+         blocks * keys_values * ((2 * sizes.cp - 2) * key_bytes + sizes.cp * element_bytes)});
   }
   if (sizes.tp > 1) {
     // The first stage has the embedding's sum, the last one that of the logits' input.
@@ -170,9 +201,11 @@ MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options) {
   expect_enough("dp x fsdp", sizes.data(), "samples of a step", options.samples);
   expect_enough("cp", sizes.cp, "tokens of a sample", options.tokens);
   const auto* const gpt = dynamic_cast<const nn::Gpt*>(&model);
-  if (gpt == nullptr && sizes.tp * sizes.cp * sizes.pp > 1) {
+  const nn::Module* const divided = gpt || sizes.tp == 1 ? nullptr : options.of_tp_rank;
+  if (gpt == nullptr && sizes.cp * sizes.pp * (divided ? 1 : sizes.tp) > 1) {
     throw InputError(
-        "mesh: tp, cp and pp are planned for model.kind = \"gpt\" alone. Use dp and fsdp.");
+        "mesh: cp and pp are planned for model.kind = \"gpt\" alone, and tp for models with a "
+        "ready plan. Use dp and fsdp.");
   }
   if (gpt != nullptr) {
     expect_enough("tp", sizes.tp, "heads", gpt->options().heads);
@@ -188,21 +221,27 @@ MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options) {
     const Shape& whole = variable.shape();
     bytes = static_cast<std::int64_t>(size_of(variable.data().dtype()));
     plan.parameters.push_back(
-        {name, whole, gpt ? gpt_shape(name, whole, gpt->options(), sizes.tp) : whole,
+        {name, whole,
+         gpt       ? gpt_shape(name, whole, gpt->options(), sizes.tp)
+         : divided ? divided_shape(name, *divided, whole)
+                   : whole,
          gpt ? gpt_stages(name, gpt->options(), sizes.pp) : std::vector<int>{0}});
   }
-  plan.elements = most_elements(plan.parameters, sizes.pp);
+  const Elements elements = most_elements(model, plan.parameters, sizes.pp);
+  plan.elements = elements.all;
   const std::int64_t shard = share(plan.elements, sizes.shards());
   for (int zero = 0; zero < 4; ++zero) {
     const auto kept = [&](int from) { return zero >= from ? shard : plan.elements; };
-    // Gradients of 16-bit parameters are f32.
+    const std::int64_t gradient_bytes = std::max<std::int64_t>(bytes, 4);  // of 16 bits: f32
+    const std::int64_t gathered = zero == 2 ? plan.elements : elements.at_a_time;
     plan.memory[static_cast<std::size_t>(zero)] = {
-        .parameters = kept(3) * bytes,
-        .gradients = kept(2) * std::max<std::int64_t>(bytes, 4),
+        .parameters = kept(2) * bytes,
+        .gradients = kept(2) * gradient_bytes,
         .optimizer_state = static_cast<std::int64_t>(
-            std::ceil(static_cast<double>(kept(1)) * options.optimizer_bytes))};
+            std::ceil(static_cast<double>(kept(1)) * options.optimizer_bytes)),
+        .gathered = zero < 2 ? 0 : gathered * bytes + elements.at_a_time * gradient_bytes};
     auto& traffic = plan.traffic[static_cast<std::size_t>(zero)];
-    add_data_traffic(sizes, plan.elements, std::max<std::int64_t>(bytes, 4), zero, traffic);
+    add_data_traffic(sizes, plan.elements, gradient_bytes, zero, traffic);
     if (gpt) add_gpt_traffic(sizes, gpt->options(), options, traffic);
   }
   return plan;

@@ -7,6 +7,7 @@
 
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/mesh/device_mesh.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 // What a mesh would hold and send, by formulas, before anything is started.
 //
@@ -16,8 +17,10 @@
 // that shard, ZeRO keeps ceil(E/S) elements of the optimizer's state (stage 1), gradients (2) and
 // parameters (3); stages 0 to 2 send as much as an all_reduce, stage 3 half as much more, as it
 // gathers parameters in forward and in backward (Rajbhandari et al. 2020, arXiv:1910.02054,
-// sections 3, 5 and 7). Not counted: activations, what stage 3 has gathered, buffers, and padding
-// of shards.
+// sections 3, 5 and 7). Stages 2 and 3 gather the parameters of a unit at a time, as
+// FullyShardedDataParallel with its default units does (sharded_memory.hpp): with R elements in the
+// root unit and U in the largest other one, stage 2 has E gathered and R + 2 U whole gradients,
+// stage 3 R + 2 U of both. Not counted: activations, buffers, and padding of shards.
 
 namespace lockstep {
 
@@ -25,8 +28,12 @@ namespace lockstep {
 struct MeshPlanOptions {
   std::vector<MeshDim> dims;     ///< of mesh_dim_names, in any order; 1 where left out
   std::int64_t samples = 1;      ///< of a step, over all ranks
+  Precision precision = {};      ///< of products: cp sends keys and values in it, gradients in f32
   std::int64_t tokens = 1;       ///< of a sample
   double optimizer_bytes = 0.0;  ///< state for an element of a parameter
+  /// The model as tensor_parallelize() leaves it on the first rank of tp: for tp of another model
+  /// than Gpt.
+  const nn::Module* of_tp_rank = nullptr;
 };
 
 /// The dimensions in the order in which ranks are laid out, the last one varying fastest: pipeline
@@ -44,7 +51,10 @@ struct PlannedParameter {
 /// Bytes on the rank that holds most.
 struct MeshMemory {
   std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
-  [[nodiscard]] std::int64_t total() const { return parameters + gradients + optimizer_state; }
+  std::int64_t gathered = 0;  ///< at a time, with the whole gradients
+  [[nodiscard]] std::int64_t total() const {
+    return parameters + gradients + optimizer_state + gathered;
+  }
   bool operator==(const MeshMemory&) const = default;
 };
 
@@ -74,10 +84,11 @@ struct MeshPlan {
 /// backward, and the loss sends four numbers a token. cp sends a slice's keys and values 2 n - 2
 /// times a layer, and their gradients n times (ring_attention.hpp). Stages of pp have equal runs of
 /// blocks, the first ones one more; the first stage has the embeddings, the last one ln_f and a
-/// copy of wte, whose gradients the two sum.
-/// Throws InputError for dimensions that are unknown, given twice or below 1, or that cut more than
-/// there is: heads, blocks, samples or tokens; for more than 2^20 ranks; and for tp, cp or pp of
-/// another model than Gpt.
+/// copy of wte, whose gradients the two sum. Of other models tp cuts what options.of_tp_rank has
+/// smaller; what its ranks send is not counted.
+/// Throws InputError for dimensions that are unknown or that validate() refuses, or that cut more
+/// than there is: heads, blocks, samples or tokens; for more than 2^20 ranks; for cp or pp of
+/// another model than Gpt, and for its tp without options.of_tp_rank.
 [[nodiscard]] MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options);
 
 /// "dp=2,tp=4". Throws InputError for anything else.

@@ -307,7 +307,8 @@ void FullyShardedDataParallel::load_state_dict(const StateDict& state) {
 
 void FullyShardedDataParallel::release() { units_->release(); }
 
-void FullyShardedDataParallel::agree_on_found_inf() {
+void FullyShardedDataParallel::agree_on_found_inf(
+    const std::shared_ptr<ProcessGroup>& tensor_group) {
   constexpr double finite = 0, not_finite = 1, no_element = 2;
   const auto has_elements = [](const auto& piece) {
     return piece.variable.requires_grad() && piece.variable.data().numel() > 0;
@@ -319,8 +320,10 @@ void FullyShardedDataParallel::agree_on_found_inf() {
   const double mine = std::ranges::none_of(pieces_, has_elements) ? no_element
                       : std::ranges::any_of(pieces_, is_broken)   ? not_finite
                                                                   : finite;
-  double worst = all_reduce_scalar(*group_, mine, ReduceOp::max);
-  if (replicas_) worst = all_reduce_scalar(*replicas_, worst, ReduceOp::max);
+  double worst = mine;
+  for (const auto& ranks : {group_, replicas_, tensor_group}) {
+    if (ranks) worst = all_reduce_scalar(*ranks, worst, ReduceOp::max);
+  }
   if (worst == no_element) {
     throw Error(
         "FullyShardedDataParallel: a rank has no element of any trained parameter, so its "

@@ -129,9 +129,10 @@ class FullyShardedDataParallel final : private PassObserver {
 
   /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,
   /// and the GradScalers of all of them have to skip the same step. Call it before
-  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Collective. Throws Error on
-  /// every rank if one has no element of any trained parameter, as of a very small model.
-  void agree_on_found_inf();
+  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Of a tensor-parallel model give
+  /// the ranks that hold its other slabs, too. Collective. Throws Error on every rank if one has no
+  /// element of any trained parameter, as of a very small model.
+  void agree_on_found_inf(const std::shared_ptr<ProcessGroup>& tensor_group = {});
 
   /// While the returned object lives, the module's parameters are there, to be read: for an
   /// evaluation without forward(), or an export. Collective, not within forward or backward.

@@ -15,6 +15,8 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/mesh/mesh_plan.hpp>
+#include <lockstep/parallel/tensor/plans.hpp>
+#include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
 
@@ -154,6 +156,7 @@ std::string memory_of(const MeshPlan& plan) {
   row("parameters", [](const MeshMemory& m) { return m.parameters; });
   row("gradients", [](const MeshMemory& m) { return m.gradients; });
   row("optimizer state", [](const MeshMemory& m) { return m.optimizer_state; });
+  row("gathered at a time", [](const MeshMemory& m) { return m.gathered; });
   row("together, without activations", [](const MeshMemory& m) { return m.total(); });
   return table.text();
 }
@@ -184,19 +187,38 @@ std::string traffic_of(const MeshPlan& plan) {
 
 }  // namespace
 
-std::string mesh_report(const Task& task, const RunPlan& plan, const std::string& mesh,
+std::vector<MeshDim> mesh_of(const RunPlan& plan, int ranks) {
+  std::vector<MeshDim> dims = dims_of(plan.mesh);
+  if (ranks > 0) return fit_mesh(std::move(dims), ranks);
+  validate(dims);
+  for (MeshDim& dim : dims) dim.size = std::max(dim.size, 1);
+  return dims;
+}
+
+std::string mesh_report(const Task& task, const RunPlan& plan, const std::vector<MeshDim>& mesh,
                         int ranks_per_node) {
   if (ranks_per_node < 0) {
     throw InputError(fmt::format("a node has 1 rank or more, not {}.", ranks_per_node));
   }
   nn::manual_seed(plan.train.seed);
   const auto model = task.make_model();
+  const auto tp = std::ranges::find(mesh, "tp", &MeshDim::name);
+  std::shared_ptr<nn::Module> divided;
+  if (tp != mesh.end() && tp->size > 1 && !dynamic_cast<const nn::Gpt*>(model.get())) {
+    divided = task.make_model();
+    tensor_parallelize(*divided, std::make_shared<FakeGroup>(tp->size, 0));
+  }
   const MeshPlan found =
-      plan_mesh(*model, {.dims = parse_mesh(mesh),
+      plan_mesh(*model, {.dims = mesh,
                          .samples = plan.train.batch_size,
+                         .precision = plan.train.precision,
                          .tokens = std::max<std::int64_t>(task.tokens_a_sample(), 1),
-                         .optimizer_bytes = optimizer_bytes_of(plan)});
+                         .optimizer_bytes = optimizer_bytes_of(plan),
+                         .of_tp_rank = divided.get()});
+  const auto zero = static_cast<std::size_t>(plan.train.zero);
   return groups_of(found, ranks_per_node) + "\n" + parameters_of(found) + "\n" + memory_of(found) +
+         fmt::format("with the deck's train.zero = {} together {} MiB, without activations\n", zero,
+                     mebibytes(found.memory.at(zero).total())) +
          "\n" + traffic_of(found);
 }
 

@@ -11,6 +11,7 @@
 #include <lockstep/nn/describe.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/storage.hpp>
+#include <lockstep/train/report/mesh_report.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
 #include <lockstep/train/trainer.hpp>
@@ -61,12 +62,22 @@ std::vector<nn::LayerDescription> layers_of(const Task& task, nn::Module& model,
   return nn::describe_layers(model, [&] { return task.forward(model, zeros); });
 }
 
+int ranks_of(const std::vector<MeshDim>& mesh) {
+  int ranks = 1;
+  for (const MeshDim& dim : mesh) ranks *= dim.size;
+  return ranks;
+}
+
 }  // namespace
 
-std::string model_report(const Task& task, const RunPlan& plan) {
-  Trainer::check(task, plan);
+std::string model_report(const Task& task, const RunPlan& plan, int ranks) {
+  const std::vector<MeshDim> mesh = mesh_of(plan, ranks);
+  Trainer::check(task, plan, ranks_of(mesh));
   const Device device = plan.device;
-  Trainer trainer(std::make_shared<FakeGroup>(1, 0), task, plan);
+  RunPlan undivided = plan;
+  undivided.mesh = {};
+  undivided.train.zero = 0;
+  Trainer trainer(std::make_shared<FakeGroup>(1, 0), task, undivided);
   std::string memory;
   const auto line = [&](const char* what, std::int64_t bytes) {
     memory += fmt::format("{:<34} {:10.2f} MiB\n", what, static_cast<double>(bytes) / (1 << 20));
@@ -89,11 +100,13 @@ std::string model_report(const Task& task, const RunPlan& plan) {
   if (plan.checkpoint.async) line("more, once a checkpoint is saved", parameters + slots);
 
   // Measured now, since this forward needs memory too.
+  const std::string of_mesh =
+      ranks_of(mesh) > 1 ? "\nThe deck's mesh, planned:\n" + mesh_report(task, plan, mesh) : "";
   return fmt::format(
       "one sample {}; MFLOP: forward pass, two per multiply-add, matrix products and convolutions "
-      "only; a training step takes about three times as many\n\n{}\n{}",
+      "only; a training step takes about three times as many\n\n{}\n{}{}",
       to_string(task.data().train->sample_shape()),
-      table_of(layers_of(task, trainer.model(), device)), memory);
+      table_of(layers_of(task, trainer.model(), device)), memory, of_mesh);
 }
 
 }  // namespace lockstep::train

@@ -11,6 +11,7 @@
 #include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/data/files/looked_for.hpp>
 #include <lockstep/predict/predictor.hpp>
+#include <lockstep/tensor/copy_part.hpp>
 #include <lockstep/tensor/finite.hpp>
 #include <lockstep/train/run/failures.hpp>
 
@@ -27,6 +28,17 @@ std::string_view prefix_of(const StateDict& weights) {
                          return entry.name.starts_with(wrapper);
                        });
   return wrapped ? wrapper : std::string_view();
+}
+
+Shape whole_shape(const StateDict::Entry& entry) {
+  return entry.placement.sharded ? entry.placement.global : entry.tensor.shape();
+}
+
+/// Whether `source` can become `entry`, or `entry` a part of it.
+bool fits(const Tensor& source, const StateDict::Entry& entry) {
+  const DType dtype = entry.tensor.dtype();
+  const bool converts = is_floating(source.dtype()) && is_floating(dtype);
+  return source.shape() == whole_shape(entry) && (source.dtype() == dtype || converts);
 }
 
 }  // namespace
@@ -50,28 +62,27 @@ bool WeightsTaken::are_another_models() const noexcept {
 WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
   WeightsTaken result;
   const std::string_view prefix = prefix_of(weights);
-  for (const auto& [name, tensor, placement] : model) {
-    const auto* source = weights.find(std::string(prefix) + name);
+  for (const auto& entry : model) {
+    const auto* source = weights.find(std::string(prefix) + entry.name);
     if (!source) {
-      result.missing.push_back(name);
+      result.missing.push_back(entry.name);
       continue;
     }
-    const bool converts = is_floating(source->tensor.dtype()) && is_floating(tensor.dtype());
-    const bool same_type = source->tensor.dtype() == tensor.dtype();
-    if (source->tensor.shape() != tensor.shape() || !(same_type || converts)) {
-      result.other_shape.push_back(
-          fmt::format("{} {}{}, not {}{}", name, name_of(tensor.dtype()), to_string(tensor.shape()),
-                      name_of(source->tensor.dtype()), to_string(source->tensor.shape())));
+    const DType dtype = entry.tensor.dtype(), given = source->tensor.dtype();
+    if (!fits(source->tensor, entry)) {
+      result.other_shape.push_back(fmt::format("{} {}{}, not {}{}", entry.name, name_of(dtype),
+                                               to_string(whole_shape(entry)), name_of(given),
+                                               to_string(source->tensor.shape())));
       continue;
     }
-    const Tensor converted = source->tensor.to(tensor.dtype());
-    if (!same_type && !all_finite(converted)) {
+    const Tensor converted = source->tensor.to(dtype);
+    if (given != dtype && !all_finite(converted)) {
       throw CheckpointError(
           fmt::format("{} has elements that are not finite in {}, the model's dtype (the file's is "
                       "{}): these weights cannot be used",
-                      source->name, name_of(tensor.dtype()), name_of(source->tensor.dtype())));
+                      source->name, name_of(dtype), name_of(given)));
     }
-    tensor.copy_from(converted);
+    copy_part(converted, entry.placement, entry.tensor);
     ++result.taken;
   }
   for (const auto& entry : weights) {
@@ -101,7 +112,31 @@ StateDict read_init_from(ProcessGroup& group, const fs::path& path, const Task& 
 WeightsTaken init_from(ProcessGroup& group, const StateDict& weights, const StateDict& model) {
   WeightsTaken result;
   agree(group, 0, [&] { result = take_weights(weights, model); });
-  for (const auto& entry : model) group.broadcast(entry.tensor, 0).wait();
+  const Tensor is_taken = Tensor::empty({static_cast<std::int64_t>(model.size())}, DType::u8);
+  auto* const taken = static_cast<std::uint8_t*>(is_taken.data());
+  const std::string prefix(prefix_of(weights));
+  const auto source_of = [&](const StateDict::Entry& entry) {
+    const auto* source = group.rank() == 0 ? weights.find(prefix + entry.name) : nullptr;
+    return source && fits(source->tensor, entry) ? source->tensor : Tensor();
+  };
+  std::size_t i = 0;
+  for (const auto& entry : model) taken[i++] = source_of(entry).defined() ? 1 : 0;
+  group.broadcast(is_taken, 0).wait();
+  i = 0;
+  for (const auto& entry : model) {
+    const bool is_there = taken[i++] != 0;
+    if (!entry.placement.sharded) {
+      group.broadcast(entry.tensor, 0).wait();
+    } else if (is_there) {  // one whole tensor at a time, of which each rank keeps its part
+      const Device device = entry.tensor.device();
+      const DType dtype = entry.tensor.dtype();
+      const Tensor source = source_of(entry);
+      const Tensor whole = source.defined() ? source.to(dtype).to(device)
+                                            : Tensor::empty(entry.placement.global, dtype, device);
+      group.broadcast(whole, 0).wait();
+      copy_part(whole, entry.placement, entry.tensor);
+    }
+  }
   return result;
 }
 

@@ -26,9 +26,10 @@ struct WeightsTaken {
   [[nodiscard]] bool are_another_models() const noexcept;
 };
 
-/// Copies tensors of `weights` into those of `model` with the same name and shape; other floating
-/// types are converted. The prefix "module." of PyTorch's DistributedDataParallel is removed if all
-/// names have it. Local.
+/// Copies tensors of `weights`, which are whole, into those of `model` with the same name and
+/// shape, or a part of them where the model holds a part (Placement); other floating types are
+/// converted. The prefix "module." of PyTorch's DistributedDataParallel is removed if all names
+/// have it. Local.
 WeightsTaken take_weights(const StateDict& weights, const StateDict& model);
 
 /// train.init_from's weights, on rank 0 alone: from a file (a checkpoint, safetensors, any HDF5
@@ -38,7 +39,9 @@ WeightsTaken take_weights(const StateDict& weights, const StateDict& model);
 [[nodiscard]] StateDict read_init_from(ProcessGroup& group, const std::filesystem::path& path,
                                        const Task& task);
 
-/// take_weights of rank 0's `weights`, on all ranks. Collective.
+/// take_weights of rank 0's `weights`, on all ranks, of which each may hold another part of the
+/// model. Parts of tensors that are not taken stay as they are; of whole ones rank 0's are
+/// broadcast. Collective.
 WeightsTaken init_from(ProcessGroup& group, const StateDict& weights, const StateDict& model);
 
 }  // namespace lockstep::train

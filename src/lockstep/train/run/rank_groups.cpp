@@ -15,9 +15,6 @@
 
 namespace lockstep::train {
 
-namespace {
-
-/// From the outermost to the innermost, which is on one node where that is possible.
 std::vector<MeshDim> dims_of(const MeshOptions& options) {
   return {{"pp", static_cast<int>(options.pp)},
           {"dp", static_cast<int>(options.dp)},
@@ -25,8 +22,6 @@ std::vector<MeshDim> dims_of(const MeshOptions& options) {
           {"cp", static_cast<int>(options.cp)},
           {"tp", static_cast<int>(options.tp)}};
 }
-
-}  // namespace
 
 MeshOptions fitted(const MeshOptions& options, int ranks) {
   const auto dims = fit_mesh(dims_of(options), ranks);
@@ -105,15 +100,6 @@ void divide_for_check(const RunPlan& plan, const MeshOptions& sizes, const Datas
                       nn::Module& model) {
   if (sizes.cp > 1) expect_sequences_divide(plan, sizes, data, model);
   if (sizes.tp == 1) return;
-  if (!plan.train.init_from.empty()) {
-    refuse("mesh.tp", "train.init_from",
-           "each rank holds parts of the model's tensors. Start with mesh.tp = 1, save, and resume "
-           "from that checkpoint with mesh.tp");
-  }
-  if (plan.train.precision == Precision::fp16) {
-    refuse("mesh.tp", "train.precision = \"fp16\"",
-           "ranks that share out the model would have to skip the same steps. Use bf16 or f32");
-  }
   if (plan.ddp.comm_hook == CommHookKind::power_sgd ||
       plan.ddp.comm_hook == CommHookKind::post_local_sgd) {
     refuse("mesh.tp", "this ddp.comm_hook",

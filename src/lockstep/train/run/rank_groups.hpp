@@ -1,10 +1,12 @@
 #pragma once
 #include <memory>
+#include <vector>
 
 namespace lockstep {
 class Batch;
 class Dataset;
 class ProcessGroup;
+struct MeshDim;
 }  // namespace lockstep
 namespace lockstep::nn {
 class Module;
@@ -39,6 +41,10 @@ struct RankGroups {
   /// This rank's slice of the sequences of `batch`, if several share them out; else the batch.
   [[nodiscard]] Batch own_slice(const Batch& batch) const;
 };
+
+/// The dimensions of [mesh], from the outermost to the innermost, which is on one node where that
+/// is possible. Local.
+[[nodiscard]] std::vector<MeshDim> dims_of(const MeshOptions& options);
 
 /// Collective. Throws InputError, on every rank, for sizes that do not fit.
 [[nodiscard]] RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all,

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/random_bits.hpp>
 #include <lockstep/base/read_file.hpp>
@@ -63,6 +64,17 @@ std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
   return note_that_says(agree(group, 0, [&] { return text_of(path); }));
 }
 
+/// The machines of the group, cut into the nodes that are pretended.
+NodeLayout nodes_of(ProcessGroup& group, const std::vector<std::int64_t>& pretended_nodes) {
+  std::int64_t node = 0, first_of_next = 0;
+  for (const std::int64_t ranks : pretended_nodes) {
+    first_of_next += ranks;
+    if (group.rank() < first_of_next) break;
+    ++node;
+  }
+  return NodeLayout(all_gather_object(group, fmt::format("{}/{}", host_name(), node)));
+}
+
 /// The reason why a node cannot hold two copies; empty if it can.
 std::string why_no_room(const fs::path& folder, std::int64_t bytes) {
   constexpr std::int64_t structure = 1 << 20;
@@ -81,7 +93,8 @@ std::string why_no_room(const fs::path& folder, std::int64_t bytes) {
 }  // namespace
 
 RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& options,
-                               const fs::path& checkpoints, std::int64_t bytes)
+                               const std::vector<std::int64_t>& pretended_nodes,
+                               const fs::path& checkpoints, const CheckpointContents& now)
     : group_(group), every_(options.local_steps), note_(note_of_local_copies(checkpoints)) {
   const bool is_first = group_.rank() == 0;
   if (is_first) remove_unfinished_files_of(note_);
@@ -92,11 +105,10 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
   }
   if (every_ == 0) return;
   const fs::path folder = fs::absolute(options.local_dir);
-  const NodeLayout layout = node_layout(group_);
-  const int rank = group_.rank(), node = layout.node_of(rank);
-  one_node_ = layout.hosts().size() == 1;
+  const NodeLayout nodes = nodes_of(group_, pretended_nodes);
+  const std::int64_t bytes = LocalCopies::bytes_of_node(group_, nodes, now.model, now.optimizer);
   const auto look = [&] {
-    if (!layout.is_leader(rank)) return std::string();
+    if (!nodes.is_leader(group_.rank())) return std::string();
     remove_old_local_copies(folder);
     return why_no_room(folder, bytes);
   };
@@ -114,8 +126,7 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
     write_atomically(note_, text_of({name, folder, number_of(checkpoints)}));
     return name;
   });
-  copies_ =
-      std::make_unique<LocalCopies>(group_.split(node, rank), folder, start, std::to_string(node));
+  copies_ = std::make_unique<LocalCopies>(group_.split(0, group_.rank()), nodes, folder, start);
 }
 
 void RunLocalCopies::save(const CheckpointContents& contents, NotFinite not_finite) {

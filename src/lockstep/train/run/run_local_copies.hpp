@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
@@ -15,19 +16,18 @@ namespace lockstep::train {
 /// folder by which its next start finds them. Failures are logged, and the run goes on.
 class RunLocalCopies {
  public:
-  /// Copies of a state of `bytes`. None with options.local_steps = 0, or, with a warning, if a node
+  /// Copies of states like `now`. None with options.local_steps = 0, or, with a warning, if a node
   /// has no room for two. Removes the copies of this run's last start, which the caller has
-  /// restored. Collective; throws AgreedError if the note cannot be written.
+  /// restored. `pretended_nodes`: GroupOptions'. Collective; throws AgreedError if the note cannot
+  /// be written.
   RunLocalCopies(ProcessGroup& group, const CheckpointOptions& options,
-                 const std::filesystem::path& checkpoints, std::int64_t bytes);
+                 const std::vector<std::int64_t>& pretended_nodes,
+                 const std::filesystem::path& checkpoints, const CheckpointContents& now);
 
   [[nodiscard]] bool is_due(std::int64_t step) const {
     return copies_ != nullptr && step % every_ == 0;
   }
-  /// Whether a copy has all ranks' state: they share one node. Otherwise each node's copy has only
-  /// its own ranks' parts of sharded state.
-  [[nodiscard]] bool are_of_all_ranks() const noexcept { return one_node_; }
-  /// Collective. Sharded state must include the parts of all ranks.
+  /// Collective.
   void save(const CheckpointContents& contents, NotFinite not_finite);
   /// To be called when the run folder has everything: removes the copies and the note. Collective.
   void end();
@@ -35,7 +35,6 @@ class RunLocalCopies {
  private:
   ProcessGroup& group_;
   std::int64_t every_;
-  bool one_node_ = true;
   std::filesystem::path note_;
   std::unique_ptr<LocalCopies> copies_;
   std::string last_failure_;

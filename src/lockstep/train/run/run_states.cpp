@@ -12,20 +12,6 @@
 #include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
-namespace {
-
-/// Bytes of the whole tensors.
-std::int64_t bytes_of_all_ranks(const StateDict& state) {
-  std::int64_t bytes = 0;
-  for (const auto& [name, tensor, placement] : state) {
-    const Shape& shape = placement.sharded ? placement.global : tensor.shape();
-    bytes += shape.numel() * static_cast<std::int64_t>(size_of(tensor.dtype()));
-  }
-  return bytes;
-}
-
-}  // namespace
-
 RunStates::RunStates(const Training& training, const TrainingParts& parts, Contents contents,
                      const std::optional<std::filesystem::path>& resumed_from)
     : training_(training),
@@ -33,11 +19,11 @@ RunStates::RunStates(const Training& training, const TrainingParts& parts, Conte
       contents_(std::move(contents)),
       saves_(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
              training.plan.group.timeout, training.folder->expectation()) {
-  const CheckpointContents now = contents_(true);
+  const CheckpointContents now = contents_();
   // First, so that a run killed after another branch was moved aside does not find that branch's
   // copies.
-  copies_.emplace(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
-                  bytes_of_all_ranks(now.model) + bytes_of_all_ranks(now.optimizer));
+  copies_.emplace(*training.group, training.plan.checkpoint, training.plan.group.pretended_nodes,
+                  training.folder->checkpoints(), now);
   saves_.begin(training.state.step, resumed_from, now.model, now.optimizer);
   told_step_ = saves_.saved_step();
 }
@@ -74,7 +60,7 @@ void RunStates::save(Due due) {
   training_.strategy.broadcast_buffers();
   for (const auto& part : parts_) part->before_save(training_);
   try {
-    saves_.start(contents_(true), not_finite());
+    saves_.start(contents_(), not_finite());
   } catch (const NotFiniteError& error) {
     throw AgreedError(
         fmt::format("{} This is after step {} (epoch {}). {}", error.what(), state.step,
@@ -87,7 +73,7 @@ void RunStates::copy() {
   if (!std::ranges::all_of(parts_, [](const auto& part) { return part->ranks_are_equal(); }))
     return;
   training_.strategy.broadcast_buffers();
-  copies_->save(contents_(copies_->are_of_all_ranks()), not_finite());
+  copies_->save(contents_(), not_finite());
 }
 
 void RunStates::finish(bool stopped) {

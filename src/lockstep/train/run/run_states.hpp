@@ -15,8 +15,8 @@ namespace lockstep::train {
 /// the memory of its nodes (RunLocalCopies). All functions are collective.
 class RunStates {
  public:
-  /// Contents of a checkpoint now; with false, without state that only some of the ranks hold.
-  using Contents = std::function<CheckpointContents(bool of_all_ranks)>;
+  /// Contents of a checkpoint now.
+  using Contents = std::function<CheckpointContents()>;
 
   /// To be called when the run begins or resumes from a file: see RunSaves::begin. `training`, with
   /// its folder, and `parts` must outlive this. Throws AgreedError.

@@ -7,6 +7,7 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/tensor/found_inf.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/strategy/wrapper_pass.hpp>
@@ -60,6 +61,10 @@ bool DataParallelStrategy::any_said_yes() {
   const bool data_ranks_say_yes = ddp_->any_said_yes();
   if (!tensor_group_) return data_ranks_say_yes;
   return all_reduce_scalar(*tensor_group_, data_ranks_say_yes ? 1.0 : 0.0, ReduceOp::max) > 0.0;
+}
+
+void DataParallelStrategy::agree_on_found_inf(optim::GradScaler& scaler) {
+  if (tensor_group_) lockstep::agree_on_found_inf(scaler, optimizer(), tensor_group_);
 }
 
 optim::Clipping DataParallelStrategy::clip_gradients(const optim::OptimizerOptions& options) {

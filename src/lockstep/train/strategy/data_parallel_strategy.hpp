@@ -31,6 +31,7 @@ class DataParallelStrategy final : public Strategy {
   Tensor run(const Pass& pass) override;
   void ask_along(std::function<bool()> question) override { ddp_->ask_along(std::move(question)); }
   [[nodiscard]] bool any_said_yes() override;
+  void agree_on_found_inf(optim::GradScaler& scaler) override;
   [[nodiscard]] optim::Clipping clip_gradients(const optim::OptimizerOptions& options) override;
   void before_update() override;
   void after_update() override;

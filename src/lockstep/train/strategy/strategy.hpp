@@ -16,6 +16,9 @@ class Batch;
 class DistributedDataParallel;
 class ProcessGroup;
 }  // namespace lockstep
+namespace lockstep::optim {
+class GradScaler;
+}
 
 namespace lockstep::train {
 
@@ -84,8 +87,9 @@ class Strategy {
   /// After the passes of a step: whether a rank's question was answered with yes.
   [[nodiscard]] virtual bool any_said_yes() = 0;
 
-  /// With fp16, before gradients are unscaled: lets every rank see one that is not finite.
-  virtual void agree_on_found_inf() {}
+  /// With fp16, after `scaler` has unscaled the gradients of optimizer(): lets every rank see one
+  /// that is not finite.
+  virtual void agree_on_found_inf(optim::GradScaler& /*scaler*/) {}
   /// optim::clip_gradients with the norm of the whole gradient.
   [[nodiscard]] virtual optim::Clipping clip_gradients(const optim::OptimizerOptions& options) = 0;
   /// To be called before optimizer().step(), and after it.

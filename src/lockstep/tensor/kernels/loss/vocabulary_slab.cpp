@@ -12,38 +12,7 @@
 namespace lockstep {
 namespace {
 
-using detail::ClassWeight;
-using detail::RowGradient;
-
-/// The numbers of the loss that kernels read.
-template <class T, class Space>
-struct SlabLoss {
-  ClassWeight<T, Space> weight;
-  std::int64_t first, count, classes, ignored;
-  T smoothing, even;
-
-  SlabLoss(const ClassSlab& slab, const LossOptions& options)
-      : weight(options.class_weight),
-        first(slab.first),
-        count(slab.count),
-        classes(slab.classes),
-        ignored(options.ignore_index),
-        smoothing(static_cast<T>(options.label_smoothing)),
-        even(smoothing / static_cast<T>(slab.classes)) {}
-
-  /// Column of a target; -1 if it is not here.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t column(std::int64_t target) const {
-    const std::int64_t c = target - first;
-    return target == ignored || c < 0 || c >= count ? -1 : c;
-  }
-  /// Sum of the weights of [begin, end).
-  [[nodiscard]] KOKKOS_FUNCTION T total_weight(const Lanes<Space>& lanes, std::int64_t begin,
-                                               std::int64_t end) const {
-    if (!weight.given) return static_cast<T>(end - begin);
-    const auto& w = weight;
-    return lanes.sum([&](std::int64_t c) { return c >= begin && c < end ? w(c) : T{0}; });
-  }
-};
+using detail::SlabLoss;
 
 template <class T, class Space>
 void rows_kernel(const Space& space, const Tensor& index, const ClassSlab& slab,
@@ -137,54 +106,6 @@ void loss_kernel(const Space& space, const Tensor& target, const ClassSlab& slab
       });
 }
 
-// As in cross_entropy.cpp, with the columns of the slab.
-template <class T, class Space>
-void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& divisor,
-                     const Tensor& x, const Tensor& stats, const Tensor& target,
-                     const ClassSlab& slab, const LossOptions& options, bool accumulate,
-                     const Tensor& grad_x) {
-  const auto in = view<Space, const T, 2>(x);
-  const auto result = view<Space, T, 2>(grad_x);
-  const auto t = flat_view<Space, const std::int64_t>(target);
-  const auto saved = view<Space, const T, 2>(stats);
-  const RowGradient<T, Space> grad(grad_loss, divisor, options.reduction);
-  const SlabLoss<T, Space> of(slab, options);
-  for_each_row(
-      "lockstep::cross_entropy_slab_backward", space, target.numel(), slab.count,
-      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        if (t(r) == of.ignored) {
-          if (!accumulate) lanes.each([&](std::int64_t c) { result(r, c) = T{0}; });
-          return;
-        }
-        const std::int64_t chosen = of.column(t(r));
-        const T g = grad(r), largest = saved(0, r), log_sum = saved(1, r);
-        const T at_chosen = (T{1} - of.smoothing) * of.weight(t(r));
-        T total = at_chosen;
-        if (of.smoothing > T{0}) {
-          T weights = static_cast<T>(of.classes);
-          if (of.weight.given) {
-            weights = T{0};
-            for (std::int64_t c = 0; c < of.classes; ++c) weights += of.weight(c);
-          }
-          total += of.even * weights;
-        }
-        const T scale = g * total, pull = g * at_chosen, even_pull = g * of.even;
-        const T common_pull = of.weight.given ? T{0} : even_pull;
-        const auto gradient = [&](std::int64_t c) {
-          const T value = scale * math::exp(in(r, c) - largest - log_sum) - common_pull;
-          return c == chosen ? value - pull : value;
-        };
-        if (accumulate) {
-          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
-        } else {
-          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
-        }
-        if (of.weight.given && of.smoothing > T{0}) {
-          lanes.each([&](std::int64_t c) { result(r, c) -= even_pull * of.weight(of.first + c); });
-        }
-      });
-}
-
 std::string no_row(const IndexCheck& check, std::int64_t i, std::int64_t value) {
   return "embedding: index " + std::to_string(value) + " at position " + std::to_string(i) +
          " of " + to_string(check.indices) + " is not a row of the " + std::to_string(check.count) +
@@ -231,16 +152,6 @@ void cross_entropy_slab_loss(const Tensor& target, const ClassSlab& slab,
                              const Tensor& losses) {
   dispatch_like(stats, [&]<class T>(const auto& space) {
     loss_kernel<T>(space, target, slab, options, stats, losses);
-  });
-}
-
-void cross_entropy_slab_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& x,
-                                 const Tensor& stats, const Tensor& target, const ClassSlab& slab,
-                                 const LossOptions& options, bool accumulate,
-                                 const Tensor& grad_x) {
-  dispatch_like(x, [&]<class T>(const auto& space) {
-    backward_kernel<T>(space, grad_loss, divisor, x, stats, target, slab, options, accumulate,
-                       grad_x);
   });
 }
 

@@ -37,7 +37,9 @@ void cross_entropy_slab_rescale(const Tensor& maximum, const Tensor& target, con
 void cross_entropy_slab_loss(const Tensor& target, const ClassSlab& slab,
                              const LossOptions& options, const Tensor& stats, const Tensor& losses);
 
-/// grad_x (+)= the gradient, as cross_entropy_backward, for stats(0) and stats(1) of above.
+/// grad_x (+)= the gradient, as cross_entropy_backward, for stats(0) and stats(1) of above. x may
+/// have further dimensions, [N, slab.count, ...], with a target [N, ...]. One kernel serves both
+/// (cross_entropy.cpp).
 void cross_entropy_slab_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& x,
                                  const Tensor& stats, const Tensor& target, const ClassSlab& slab,
                                  const LossOptions& options, bool accumulate, const Tensor& grad_x);

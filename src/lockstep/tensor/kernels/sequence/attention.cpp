@@ -94,22 +94,38 @@ HeadRows<T> rows_of(const HeadsArray& x, std::int64_t b, std::int64_t h) {
   return {static_cast<T*>(x.array.data()) + at.offset + b * at.batch + h * at.head, at.row};
 }
 
-/// Rows as operands of products: the source rows or, if O is a 16-bit type, a rounded copy.
+/// Rows as operands of products: the source rows, of type T or of 16 bits, or a copy in O.
 template <class T, class O>
 class OperandRows {
  public:
-  OperandRows(std::int64_t rows, std::int64_t width) {
-    if constexpr (!std::is_same_v<T, O>) memory_ = Tensor::empty({rows, width}, dtype_of<O>);
+  OperandRows(std::int64_t rows, std::int64_t width, DType source = dtype_of<T>) {
+    if (source != dtype_of<O>) memory_ = Tensor::empty({rows, width}, dtype_of<O>);
   }
-  HeadRows<const O> of(const HeadRows<const T>& from, std::int64_t rows, std::int64_t width) const {
-    if constexpr (std::is_same_v<T, O>) {
+  template <class Source>
+  HeadRows<const O> of(const HeadRows<const Source>& from, std::int64_t rows,
+                       std::int64_t width) const {
+    if constexpr (std::is_same_v<Source, O>) {
       return from;
     } else {
       O* const begin = static_cast<O*>(memory_.data());
       for (std::int64_t t = 0; t < rows; ++t) {
-        for (std::int64_t c = 0; c < width; ++c) begin[t * width + c] = O(from.row(t)[c]);
+        for (std::int64_t c = 0; c < width; ++c) {
+          begin[t * width + c] = O(static_cast<T>(from.row(t)[c]));
+        }
       }
       return {begin, width};
+    }
+  }
+  /// The rows of one head.
+  HeadRows<const O> of(const HeadsArray& x, std::int64_t b, std::int64_t h, std::int64_t rows,
+                       std::int64_t width) const {
+    switch (x.array.dtype()) {
+      case DType::bf16:
+        return of(rows_of<const BFloat16>(x, b, h), rows, width);
+      case DType::f16:
+        return of(rows_of<const Float16>(x, b, h), rows, width);
+      default:
+        return of(rows_of<const T>(x, b, h), rows, width);
     }
   }
 
@@ -195,14 +211,15 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
              const HeadsArray& out, const HostArray& log_sum) {
   const Blocks<T> blocks(plan, 1);
   const HeadRows<T> scores = blocks.scores(0);
-  const OperandRows<T, O> of_q(plan.queries, plan.width), of_k(plan.keys, plan.width),
-      of_v(plan.keys, plan.width), of_scores(blocks.height(), plan.keys);
+  const OperandRows<T, O> of_q(plan.queries, plan.width),
+      of_k(plan.keys, plan.width, k.array.dtype()), of_v(plan.keys, plan.width, v.array.dtype()),
+      of_scores(blocks.height(), plan.keys);
   T* log_sums = static_cast<T*>(log_sum.data());
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
     const std::int64_t b = head / plan.heads, h = head % plan.heads;
-    const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, plan.width);
-    const auto key = of_k.of(rows_of<const T>(k, b, h), plan.keys, plan.width);
-    const auto value = of_v.of(rows_of<const T>(v, b, h), plan.keys, plan.width);
+    const auto query = of_q.of(q, b, h, plan.queries, plan.width);
+    const auto key = of_k.of(k, b, h, plan.keys, plan.width);
+    const auto value = of_v.of(v, b, h, plan.keys, plan.width);
     const auto result = rows_of<T>(out, b, h);
     for (std::int64_t block = 0; block < blocks.count(); ++block) {
       const std::int64_t begin = blocks.begin(block), end = blocks.end(block);
@@ -213,7 +230,8 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
         T* row = scores.row(t - begin);
         log_sums[t] = normalise(row, finish_scores(plan, b, t, columns, row));
       }
-      const auto p = of_scores.of({scores.data, scores.stride}, end - begin, columns);
+      const auto p =
+          of_scores.of(HeadRows<const T>{scores.data, scores.stride}, end - begin, columns);
       math::gemm(end - begin, plan.width, columns, p.from(0), value.from(0), T{0},
                  result.row(begin), result.stride);
     }
@@ -256,17 +274,17 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
   const T scale = static_cast<T>(plan.scale);
   const Blocks<T> blocks(plan, 2);
   const HeadRows<T> p = blocks.scores(0), ds = blocks.scores(1);
-  const OperandRows<T, O> of_q(plan.queries, width), of_k(plan.keys, width), of_v(plan.keys, width),
-      of_upstream(plan.queries, width), of_p(blocks.height(), plan.keys),
-      of_ds(blocks.height(), plan.keys);
+  const OperandRows<T, O> of_q(plan.queries, width), of_k(plan.keys, width, k.array.dtype()),
+      of_v(plan.keys, width, v.array.dtype()), of_upstream(plan.queries, width),
+      of_p(blocks.height(), plan.keys), of_ds(blocks.height(), plan.keys);
   const T* log_sums = static_cast<const T*>(log_sum.data());
   const T* const dots = static_cast<const T*>(row_dots.data());
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
     const std::int64_t b = head / plan.heads, h = head % plan.heads;
-    const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, width);
-    const auto key = of_k.of(rows_of<const T>(k, b, h), plan.keys, width);
-    const auto value = of_v.of(rows_of<const T>(v, b, h), plan.keys, width);
-    const auto upstream = of_upstream.of(rows_of<const T>(grad_out, b, h), plan.queries, width);
+    const auto query = of_q.of(q, b, h, plan.queries, width);
+    const auto key = of_k.of(k, b, h, plan.keys, width);
+    const auto value = of_v.of(v, b, h, plan.keys, width);
+    const auto upstream = of_upstream.of(grad_out, b, h, plan.queries, width);
     const GradRows<T> dq(grad_q, b, h);
     GradRows<T> dk(grad_k, b, h), dv(grad_v, b, h);
     // The last block comes first: it sees all keys that any block sees, so that the others can add.
@@ -291,8 +309,8 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
                              : lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
         lanes.each([&](std::int64_t c) { row[c] = scale * (probability[c] * (row[c] - common)); });
       }
-      const auto p_rows = of_p.of({p.data, p.stride}, rows, columns);
-      const auto ds_rows = of_ds.of({ds.data, ds.stride}, rows, columns);
+      const auto p_rows = of_p.of(HeadRows<const T>{p.data, p.stride}, rows, columns);
+      const auto ds_rows = of_ds.of(HeadRows<const T>{ds.data, ds.stride}, rows, columns);
       if (dv.wanted()) dv.add(0, columns, width, rows, p_rows.from(0, true), upstream.from(begin));
       if (dq.wanted()) dq.add(begin, rows, width, columns, ds_rows.from(0), key.from(0));
       if (dk.wanted()) dk.add(0, columns, width, rows, ds_rows.from(0, true), query.from(begin));

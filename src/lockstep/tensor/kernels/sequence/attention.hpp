@@ -31,7 +31,8 @@ struct AttentionPlan {
 
 /// out = softmax(scale q k^T + mask) v; 0 for a query without any key. Of the scores it keeps only
 /// log_sum[B,H,T], the logarithm of each row's sum of exponentials (+inf without any key). f32 or
-/// f64. A GPU computes it in parts (attention_products.hpp), with scores in memory.
+/// f64; where q is f32, k and v may be of 16 bits. A GPU computes it in parts
+/// (attention_products.hpp), with scores in memory.
 void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum);
 

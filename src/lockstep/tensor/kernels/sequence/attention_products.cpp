@@ -19,10 +19,18 @@ struct Part {
   std::int64_t begin, count;
 };
 
+/// x, which may be of 16 bits, as an operand of products with operands of f32.
+Tensor operand(const Tensor& x) {
+  const Precision precision = product_precision();
+  const bool fits = (precision == Precision::bf16 && x.dtype() == DType::bf16) ||
+                    (precision == Precision::fp16 && x.dtype() == DType::f16);
+  return is_half(x.dtype()) && !fits ? product_operand(x.to(DType::f32)) : product_operand(x);
+}
+
 /// Heads as operands of products.
 Heads rounded(const Heads& heads) {
   Heads result = heads;
-  result.tensor = product_operand(heads.tensor);
+  result.tensor = operand(heads.tensor);
   return result;
 }
 
@@ -32,10 +40,8 @@ struct Operands {
 
   Operands(const Heads& query, const Heads& key, const Heads& value)
       : q(rounded(query)), k(key), v(value) {
-    k.tensor = same(key, query) ? q.tensor : product_operand(key.tensor);
-    v.tensor = same(value, query) ? q.tensor
-               : same(value, key) ? k.tensor
-                                  : product_operand(value.tensor);
+    k.tensor = same(key, query) ? q.tensor : operand(key.tensor);
+    v.tensor = same(value, query) ? q.tensor : same(value, key) ? k.tensor : operand(value.tensor);
   }
 
  private:
