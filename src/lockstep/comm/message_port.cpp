@@ -1,7 +1,6 @@
 #include <lockstep/comm/message_port.hpp>
 
 #include <lockstep/comm/arguments.hpp>
-#include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/subgroup.hpp>
 
@@ -10,11 +9,6 @@ namespace lockstep {
 Work MessagePort::irecv(int peer, int tag) const { return irecv(peer, tag, false); }
 
 Work MessagePort::irecv_end(int tag) const { return irecv(any_source, tag, true); }
-
-void MessagePort::end_group(const Work& work, const std::string& reason) {
-  if (auto* const in_flight = dynamic_cast<InFlight*>(work.record_.get()))
-    in_flight->end_group(reason);
-}
 
 Work MessagePort::irecv(int peer, int tag, bool ends_group) const {
   if (group_->rank() < 0) refuse_outside(*group_, "recv");

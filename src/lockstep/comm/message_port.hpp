@@ -1,6 +1,5 @@
 #pragma once
 #include <chrono>
-#include <string>
 
 #include <lockstep/comm/process_group.hpp>
 
@@ -35,8 +34,6 @@ class MessagePort {
   friend class Revocation;
   /// A receive from any rank whose message ends the group, and is the reason.
   [[nodiscard]] Work irecv_end(int tag) const;
-  /// Ends the group of `work` here, for this reason.
-  static void end_group(const Work& work, const std::string& reason);
   [[nodiscard]] Work irecv(int peer, int tag, bool ends_group) const;
 
   ProcessGroup* group_;

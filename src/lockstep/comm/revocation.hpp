@@ -12,7 +12,7 @@ namespace lockstep {
 /// uses the group's last tag, from any rank: one at a time for each group.
 class Revocation {
  public:
-  /// The group must outlive it. Local.
+  /// The group must outlive it. Local. Throws CommError if the group has ended, as any call does.
   explicit Revocation(ProcessGroup& group);
   ~Revocation();
   Revocation(Revocation&&) = delete;

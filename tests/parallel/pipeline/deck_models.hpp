@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/models.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/models/transformer.hpp>
@@ -64,6 +66,37 @@ inline DeckModel deck_mlp(std::int64_t rows = 12) {
           wave({rows, 6}, 0.4), numbers_below(4, {rows}, 1)};
 }
 
+/// One model of each kind that decks build, apart from unet.
+inline std::vector<DeckModel> deck_models() {
+  const Tensor classes = numbers_below(4, {6}, 1);
+  const auto kind = [&](const std::string& name, nn::ModelKind options, const Tensor& input) {
+    const Shape sample(std::vector<std::int64_t>(input.shape().begin() + 1, input.shape().end()));
+    return DeckModel{
+        name,
+        [=] { return nn::make_model({.kind = options, .freeze = {}}, sample, std::int64_t{4}); },
+        input, classes};
+  };
+  std::vector<DeckModel> all{
+      kind("mlp",
+           nn::MlpOptions{.hidden = {9, 8, 7}, .layers = {.norm = nn::MlpLayers::Norm::layer}},
+           wave({6, 5}, 0.1)),
+      kind("convnet", nn::ConvnetOptions{.dropout = 0.0}, wave({6, 1, 16, 16}, 0.2)),
+      kind("transformer of images",
+           nn::TransformerOptions{.width = 8, .depth = 3, .heads = 2, .patch = {4}},
+           wave({6, 1, 8, 8}, 0.4)),
+      kind("transformer of rows", nn::TransformerOptions{.width = 8, .depth = 2, .heads = 2},
+           wave({6, 5}, 0.5)),
+      kind("transformer of words",
+           nn::TransformerOptions{.width = 8, .depth = 2, .heads = 2, .vocabulary = 9},
+           numbers_below(9, {6, 5}, 2)),
+      deck_gpt(),
+  };
+  // Large for a simulated device, which protects each kernel's memory.
+  if (asked_for_device() == Device{})
+    all.push_back(kind("resnet18", nn::ResNet18Options{}, wave({1, 1, 8, 8}, 0.3)));
+  return all;
+}
+
 /// A stage of a Gpt returns what its head takes.
 inline Pipeline::Loss loss_of(const PipelineStages& cut) {
   return [cut](const Variable& y, const Tensor& target) {
@@ -91,7 +124,13 @@ struct PipelineTraining {
     optimizer->take_placements(pipeline->state_dict());
     slots.emplace(*group, optimizer->state_dict());
   }
-  ~PipelineTraining() { pipeline->close(); }
+  ~PipelineTraining() {
+    try {
+      pipeline->close();
+    } catch (const Error&) {
+      ADD_FAILURE() << "the pipeline's groups have failed";
+    }
+  }
   PipelineTraining(const PipelineTraining&) = delete;
   PipelineTraining& operator=(const PipelineTraining&) = delete;
 

@@ -101,8 +101,8 @@ void expect_sharded_stages_train(int ranks, std::int64_t rows) {
       const std::int64_t begin = rows * replica / replicas, end = rows * (replica + 1) / replicas;
       const double share = static_cast<double>(end - begin) / static_cast<double>(rows);
       const Trained actual = test::train(pieces, [&] {
-        const double loss = pipeline.step(the.input.slice(begin, end),
-                                          the.target.slice(begin, end), replicas * share);
+        const double loss = pipeline.step(the.input.slice(begin, end), the.target.slice(begin, end),
+                                          replicas * share);
         return all_reduce_scalar(*mesh.group("fsdp"), share * loss, ReduceOp::sum);
       });
       expect_losses(actual, expected, to_string(mesh.dims()) + ", " + schedule.name);

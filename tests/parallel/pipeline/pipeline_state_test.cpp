@@ -29,7 +29,7 @@ class PipelineCheckpoint : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, PipelineCheckpoint, testing::ValuesIn(test::rank_counts()),
                          testing::PrintToStringParamName());
 
-std::vector<DeckModel> models() { return {test::deck_gpt(), test::deck_mlp()}; }
+std::vector<DeckModel> models_to_save() { return {test::deck_gpt(), test::deck_mlp()}; }
 
 std::filesystem::path file_for(int ranks) {
   return std::filesystem::temp_directory_path() /
@@ -87,15 +87,15 @@ void load(PipelineTraining& training, const CheckpointContents& contents) {
   training.optimizer->load_state_dict(training.slots->own_of(contents.optimizer));
 }
 
-std::vector<PipelineSchedule> schedules_of(int ranks) {
+std::vector<PipelineSchedule> schedules_to_save(int ranks) {
   return {one_f_one_b(ranks, 3), interleaved_1f1b(ranks, 2, 3), zero_bubble_h1(ranks, 3)};
 }
 
 TEST_P(PipelineCheckpoint, IsReadUndividedAndByAnyOtherStagesAndSchedule) {
   const auto path = file_for(GetParam());
   test::on_ranks(GetParam(), [&](const auto& group) {
-    for (const DeckModel& the : models()) {
-      for (const auto& schedule : schedules_of(group->size())) {
+    for (const DeckModel& the : models_to_save()) {
+      for (const auto& schedule : schedules_to_save(group->size())) {
         const std::string what = the.name + ", " + schedule.name;
         PipelineTraining training(the, group, schedule);
         training.step(the);
@@ -115,8 +115,8 @@ TEST_P(PipelineCheckpoint, IsReadUndividedAndByAnyOtherStagesAndSchedule) {
         const auto few = group->split(group->rank() < readers ? 0 : -1, group->rank());
         if (group->rank() < readers) {
           PipelineTraining other(the, few, interleaved_1f1b(readers, 2, 3), 9);
-          load(other, load_checkpoint(*few, path, other.pipeline->state_dict(),
-                                      other.optimizer_state()));
+          load(other,
+               load_checkpoint(*few, path, other.pipeline->state_dict(), other.optimizer_state()));
           expect_parts(other.pipeline->state_dict(), whole.model, what + ", fewer");
           expect_parts(other.optimizer_state(), whole.optimizer, what + ", fewer");
         }
@@ -125,10 +125,13 @@ TEST_P(PipelineCheckpoint, IsReadUndividedAndByAnyOtherStagesAndSchedule) {
         load(again, whole);
         expect_parts(again.pipeline->state_dict(), whole.model, what + ", again");
         EXPECT_EQ(again.step(the), training.step(the)) << what;
-        expect_parts(again.pipeline->state_dict(), [&] {
-          CheckpointWriter().save(*group, path, contents_of(training));
-          return load_checkpoint(path).model;
-        }(), what + ", a step later");
+        expect_parts(
+            again.pipeline->state_dict(),
+            [&] {
+              CheckpointWriter().save(*group, path, contents_of(training));
+              return load_checkpoint(path).model;
+            }(),
+            what + ", a step later");
         group->barrier();
       }
     }
@@ -139,7 +142,7 @@ TEST_P(PipelineCheckpoint, IsReadUndividedAndByAnyOtherStagesAndSchedule) {
 TEST_P(PipelineCheckpoint, OfTheUndividedModelAndOfShardsIsReadByStages) {
   const auto path = file_for(GetParam());
   test::on_ranks(GetParam(), [&](const auto& group) {
-    for (const DeckModel& the : models()) {
+    for (const DeckModel& the : models_to_save()) {
       const auto schedule = one_f_one_b(group->size(), 3);
       Undivided alone(the);
       alone.step(the);
@@ -228,7 +231,8 @@ TEST_P(PipelineCheckpoint, NamesTheStagesWhereNamesAreNotTheirOwn) {
     EXPECT_EQ(pipeline.named_parameters().front().name, own + "weight");
     const StateDict state = pipeline.state_dict();
     EXPECT_EQ(state.size(), 2U * static_cast<unsigned>(n));
-    EXPECT_EQ(state.at(own + "weight").data(), pipeline.named_parameters().front().variable.data().data());
+    EXPECT_EQ(state.at(own + "weight").data(),
+              pipeline.named_parameters().front().variable.data().data());
     pipeline.load_state_dict(state);
   });
 }

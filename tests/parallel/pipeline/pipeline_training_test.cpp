@@ -48,8 +48,7 @@ TEST_P(PipelineInTraining, HasTheGradientNormOfTheUndividedModelWithTheSameBitsO
 TEST_P(PipelineInTraining, ScalesGradientsByTheLossScaleAndReportsTheLossWithoutIt) {
   const DeckModel the = test::deck_mlp();
   test::on_ranks(GetParam(), [&](const auto& group) {
-    for (const auto& schedule :
-         {one_f_one_b(group->size(), 3), zero_bubble_h1(group->size(), 3)}) {
+    for (const auto& schedule : {one_f_one_b(group->size(), 3), zero_bubble_h1(group->size(), 3)}) {
       PipelineTraining plain(the, group, schedule), scaled(the, group, schedule);
       const Tensor scale = Tensor::full({}, 1024.0, DType::f32).to(test::asked_for_device());
       const double loss = plain.pipeline->step(the.input, the.target, 0.5);
@@ -57,10 +56,12 @@ TEST_P(PipelineInTraining, ScalesGradientsByTheLossScaleAndReportsTheLossWithout
                                       scaled.pipeline->has_last_stage() ? scale : Tensor()),
                 loss);
       for (std::size_t i = 0; i < plain.pipeline->named_parameters().size(); ++i) {
-        auto expected = plain.pipeline->named_parameters()[i].variable.grad().template to_vector<double>();
+        auto expected =
+            plain.pipeline->named_parameters()[i].variable.grad().template to_vector<double>();
         for (double& value : expected) value *= 1024.0;  // a power of two: exactly
-        EXPECT_EQ(scaled.pipeline->named_parameters()[i].variable.grad().template to_vector<double>(),
-                  expected);
+        EXPECT_EQ(
+            scaled.pipeline->named_parameters()[i].variable.grad().template to_vector<double>(),
+            expected);
       }
     }
   });
@@ -170,17 +171,18 @@ TEST_P(PipelineInTraining, NamesParametersThatNoLossReachesAndCountsItsWaiting) 
       const int pp = mesh.size("pp"), rank = mesh.local_rank("pp");
       const bool is_last = rank == pp - 1;
       const std::shared_ptr<nn::Module> stage =
-          is_last ? std::static_pointer_cast<nn::Module>(std::make_shared<HalfUsed>())
-                  : std::make_shared<nn::Sequential>(
-                        std::initializer_list<nn::Sequential::NamedModule>{
-                            {"of" + std::to_string(rank), std::make_shared<nn::Linear>(3, 3)}});
+          is_last
+              ? std::static_pointer_cast<nn::Module>(std::make_shared<HalfUsed>())
+              : std::make_shared<nn::Sequential>(std::initializer_list<nn::Sequential::NamedModule>{
+                    {"of" + std::to_string(rank), std::make_shared<nn::Linear>(3, 3)}});
       PipelineOptions options;
       if (replicas) {
         options.data_parallel.push_back(
             std::make_shared<DistributedDataParallel>(stage, mesh.group("dp")));
       }
-      Pipeline pipeline({stage}, mesh.group("pp"), one_f_one_b(pp, 2),
-                        [](const Variable& y, const Tensor&) { return mean(y); }, options);
+      Pipeline pipeline(
+          {stage}, mesh.group("pp"), one_f_one_b(pp, 2),
+          [](const Variable& y, const Tensor&) { return mean(y); }, options);
       const Tensor x = Tensor::full({4, 3}, 1.0).to(test::asked_for_device());
       pipeline.step(x, x);
       EXPECT_EQ(pipeline.never_used(), (std::vector<std::string>{"idle.weight", "idle.bias"}));

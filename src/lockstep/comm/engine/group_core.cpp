@@ -16,8 +16,6 @@ std::string absent_peer(const Operation& message) {
                                     : fmt::format("rank {} has not matched it", message.root);
 }
 
-std::string revoked(const std::string& reason) { return "it was revoked: " + reason; }
-
 }  // namespace
 
 GroupCore::GroupCore(const GroupOptions& options) : options_(options) {
@@ -230,11 +228,6 @@ void GroupCore::cancel(InFlight& work) {
   }
 }
 
-void GroupCore::end(const std::string& reason) {
-  const auto locked = lock();
-  if (state_ == State::open) poison(revoked(reason));
-}
-
 void GroupCore::drain() {
   while (const auto work = oldest()) {
     if (work->operation().ends_group) cancel(*work);
@@ -377,7 +370,7 @@ void GroupCore::end_by(const InFlight& work, const OperationFailure& failure) {
   using Kind = OperationFailure::Kind;
   if (failure.kind() == Kind::time_out) end_by_time_out(work, failure.waited_s());
   if (failure.kind() == Kind::revoked) {
-    poison(revoked(failure.what()));
+    poison(fmt::format("it was revoked: {}", failure.what()));
     throw ErrorOnRank<CommError>({rank_, host_}, refusal(rank_name(), reason_));
   }
   const Operation& operation = failure.operation() ? *failure.operation() : work.operation_;

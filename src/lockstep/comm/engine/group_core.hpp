@@ -51,8 +51,6 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// Ends the group by a TimeoutError, unless the operation is over by now.
   void expire(const InFlight& work, double waited_s);
   void cancel(InFlight& work);
-  /// Ends the group, if it is open: it was revoked for this reason.
-  void end(const std::string& reason);
   /// What Work::awaited() says.
   [[nodiscard]] std::string awaited(const InFlight& work) const;
   /// What wakes this rank when a message has been sent to it.

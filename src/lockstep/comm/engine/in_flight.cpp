@@ -117,7 +117,6 @@ bool InFlight::poll_with(const BackOff& back_off, Until until, microseconds at_m
   }
 }
 
-void InFlight::end_group(const std::string& reason) { core_->end(reason); }
 void InFlight::cancel() { core_->cancel(*this); }
 std::string InFlight::awaited() const { return core_->awaited(*this); }
 

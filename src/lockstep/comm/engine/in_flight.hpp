@@ -68,8 +68,6 @@ class InFlight : public WorkRecord {
   [[nodiscard]] std::string awaited() const final;
 
   [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
-  /// Ends the group, if it has not ended.
-  void end_group(const std::string& reason);
 
  protected:
   InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation);

@@ -102,7 +102,7 @@ Row row_of(const ModulePtr& model) {
 std::vector<double> costs_of(const Row& row, const Tensor& sample) {
   std::vector<double> costs;
   const NoGradGuard no_grad;
-  Variable x(sample);
+  Variable x = sample.defined() ? Variable(sample) : Variable();
   for (std::size_t i = 0; i < row.layers; ++i) {
     const ModulePtr layer = row.part(i, i + 1);
     if (!sample.defined()) {
