@@ -15,6 +15,7 @@
 #include <lockstep/nn/module_list.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/tensor/found_inf.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/train/report/device_spans.hpp>
 #include <lockstep/train/report/step_clock.hpp>
@@ -145,6 +146,10 @@ Tensor PipelineStrategy::run(const Pass& pass) {
   }
   pass.times.backward -= stats().wait_s - waited_before;
   return pass.batch.size() > 0 ? Tensor::from(std::vector<double>{mean}, {1}) : Tensor();
+}
+
+void PipelineStrategy::agree_on_found_inf(optim::GradScaler& scaler) {
+  lockstep::agree_on_found_inf(scaler, *optimizer_, all_);
 }
 
 optim::Clipping PipelineStrategy::clip_gradients(const optim::OptimizerOptions& options) {

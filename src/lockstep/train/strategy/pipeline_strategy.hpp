@@ -42,7 +42,7 @@ class PipelineStrategy final : public Strategy {
   Tensor run(const Pass& pass) override;
   void ask_along(std::function<bool()> question) override { question_ = std::move(question); }
   [[nodiscard]] bool any_said_yes() override { return any_says_yes(*all_, question_); }
-  void agree_on_found_inf() override { pipeline_->agree_on_found_inf(); }
+  void agree_on_found_inf(optim::GradScaler& scaler) override;
   [[nodiscard]] optim::Clipping clip_gradients(const optim::OptimizerOptions& options) override;
   void broadcast_buffers() override;
   [[nodiscard]] Variable evaluate(const Batch& batch) override;

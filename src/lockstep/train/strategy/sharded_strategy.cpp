@@ -7,6 +7,7 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/tensor/found_inf.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/strategy/wrapper_pass.hpp>
@@ -63,6 +64,10 @@ Tensor ShardedStrategy::run(const Pass& pass) {
 }
 
 bool ShardedStrategy::any_said_yes() { return any_says_yes(*all_, question_); }
+
+void ShardedStrategy::agree_on_found_inf(optim::GradScaler& scaler) {
+  lockstep::agree_on_found_inf(scaler, *optimizer_, all_);
+}
 
 optim::Clipping ShardedStrategy::clip_gradients(const optim::OptimizerOptions& options) {
   return optim::clip_gradients(options, fsdp_->named_parameters(), [&](const Tensor& norm) {

@@ -34,7 +34,7 @@ class ShardedStrategy final : public Strategy {
   Tensor run(const Pass& pass) override;
   void ask_along(std::function<bool()> question) override { question_ = std::move(question); }
   [[nodiscard]] bool any_said_yes() override;
-  void agree_on_found_inf(optim::GradScaler& /*scaler*/) override { fsdp_->agree_on_found_inf(); }
+  void agree_on_found_inf(optim::GradScaler& scaler) override;
   [[nodiscard]] optim::Clipping clip_gradients(const optim::OptimizerOptions& options) override;
   void broadcast_buffers() override { fsdp_->broadcast_buffers(); }
   [[nodiscard]] Variable evaluate(const Batch& batch) override;
