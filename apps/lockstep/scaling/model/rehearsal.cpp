@@ -98,6 +98,11 @@ void expect_modelled(const train::RunPlan& plan, nn::Module& model) {
     what = "ddp.broadcast_buffers_each_forward sends buffers in every step";
   if (plan.ddp.sync_batch_norm || model.forward_is_collective())
     what = "the model's synchronised layers send in forward";
+  const train::MeshOptions& mesh = plan.mesh;
+  if (mesh.pp != 1 || mesh.fsdp != 1 || mesh.cp != 1 || mesh.tp != 1)
+    what = "[mesh] shares out more than the samples of a batch (mesh.dp)";
+  if (plan.train.zero > 0)
+    what = fmt::format("train.zero = {} gathers and scatters parameters", plan.train.zero);
   if (!what.empty()) throw InputError("this is not modelled: " + what);
 }
 
