@@ -1,5 +1,7 @@
 #include "scaling/model/rehearsal.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
