@@ -414,7 +414,8 @@ TEST(Rehearsal, SendsTheRealBucketsOfAnyNumberOfRanks) {
   EXPECT_LT(bytes_of(thin, 0) + bytes_of(thin, 1), bytes_of(plain, 0) / 4);
   EXPECT_GT(thin.hook_after, 0);
   for (const char* setting :
-       {"ddp.comm_hook=\"post_local_sgd\"", "ddp.broadcast_buffers_each_forward=true"}) {
+       {"ddp.comm_hook=\"post_local_sgd\"", "ddp.broadcast_buffers_each_forward=true", "mesh.tp=2",
+        "train.zero=3"}) {
     EXPECT_TRUE(says(message_of<InputError>(
                          [&] { static_cast<void>(rehearse(task, plan_of({setting}), 8, 3)); }),
                      "is not modelled"))
