@@ -253,6 +253,7 @@ TEST_F(Elastic, AMeshOfFixedSizesWaitsForALostSlotAndSaysWhy) {
       finished.says("2 of 3 slots are used: mesh.tp = 2 is a mesh of 2 ranks and no other "
                     "number (mesh.dp = -1 goes on with fewer)"))
       << finished.output;
+  fs::remove(scratch_.file("mark"));
   const Finished none = supervise({"--min", "3", "--max", "3"}, mlp_on_pairs(), "");
   EXPECT_EQ(none.exit_code, 2) << none.output;
   EXPECT_TRUE(none.says("mesh.tp = 2 wants a multiple of 2 ranks")) << none.output;

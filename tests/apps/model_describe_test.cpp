@@ -124,8 +124,8 @@ TEST(ModelDescribe, OfAMeshTellsGroupsSharesMemoryAndTraffic) {
         "fsdp       2      0 1              within a node\n", "conv2.weight  [20, 10, 5, 5]  whole",
         "21840 elements on the rank that holds most",
         "optimizer state                   0.08    0.04    0.04    0.04\n",
-        "gathered at a time                0.00    0.00    0.17    0.17\n",
-        "together, without activations     0.25    0.21    0.29    0.29\n",
+        "gathered at a time                0.00    0.04    0.17    0.17\n",
+        "together, without activations     0.25    0.25    0.29    0.29\n",
         "with the deck's train.zero = 0 together 0.25 MiB, without activations\n",
         "parameters: all_gather                 -    0.04    0.04    0.08\n"}) {
     EXPECT_TRUE(result.says(text)) << text << " in\n" << result.output;
@@ -181,7 +181,7 @@ TEST(ModelDescribe, RefusesMeshesThatDoNotFit) {
     EXPECT_TRUE(result.says(sentence)) << sentence << " in\n" << result.output;
   };
   refusal({"--mesh", "dp=2,tp=2"}, "ready plan");
-  refusal({"--mesh", "cp=2"}, "cp and pp are planned for model.kind = \"gpt\" alone");
+  refusal({"--mesh", "pp=2"}, "cp and pp are planned for model.kind = \"gpt\" alone");
   refusal({"--set", "mesh.tp=2"}, "ready plan");
   refusal({"--mesh", "dp=129"}, "dp x fsdp is 129, but there are only 128 samples of a step");
   refusal({"--mesh", "two"}, "'two' is not a list of dimensions with sizes");

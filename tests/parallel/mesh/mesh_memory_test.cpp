@@ -31,7 +31,8 @@ namespace {
 constexpr int ranks = 2;
 
 /// A model whose tensors, blocks and whole are a little smaller than sizes to which the allocator
-/// rounds up, by a quarter at most, and whose activations are small beside its parameters, and the loss of a sample of it.
+/// rounds up, by a quarter at most, and whose activations are small beside its parameters, and the
+/// loss of a sample of it.
 struct Model {
   const char* name;
   std::function<std::shared_ptr<nn::Module>()> make;

@@ -54,7 +54,7 @@ TEST(MeshPlan, OfAGptHasTheNumbersByHand) {
   EXPECT_EQ(plan.elements, 1008);
   // Four ranks of dp x cp shard: 252 elements each.
   EXPECT_EQ(plan.memory[0], (MeshMemory{4032, 4032, 8064}));
-  EXPECT_EQ(plan.memory[1], (MeshMemory{4032, 4032, 2016}));
+  EXPECT_EQ(plan.memory[1], (MeshMemory{4032, 4032, 2016, 1008}));
   // Beside the shards two blocks of 460 and the root unit of 88 at a time: all 1008.
   EXPECT_EQ(plan.memory[2], (MeshMemory{1008, 1008, 2016, 4032 + 4032}));
   EXPECT_EQ(plan.memory[3], (MeshMemory{1008, 1008, 2016, 4032 + 4032}));
@@ -129,7 +129,8 @@ TEST(MeshPlan, OfZero3HasTwoBlocksGatheredAtATime) {
   EXPECT_EQ(plan.elements, 5 * 872 + 144);
   EXPECT_EQ(plan.memory[3].gathered, 2 * 4 * (2 * 872 + 144));
   EXPECT_EQ(plan.memory[2].gathered, 4 * (5 * 872 + 144) + 4 * (2 * 872 + 144));
-  EXPECT_EQ(plan.memory[1].gathered, 0);
+  EXPECT_EQ(plan.memory[1].gathered, 4 * (5 * 872 + 144) / 2) << "the run that is sent";
+  EXPECT_EQ(plan.memory[0].gathered, 0);
 }
 
 TEST(MeshPlan, OfAnMlpHasThePartsOfItsDividedModel) {

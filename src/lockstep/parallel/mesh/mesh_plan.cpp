@@ -233,13 +233,14 @@ MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options) {
   for (int zero = 0; zero < 4; ++zero) {
     const auto kept = [&](int from) { return zero >= from ? shard : plan.elements; };
     const std::int64_t gradient_bytes = std::max<std::int64_t>(bytes, 4);  // of 16 bits: f32
-    const std::int64_t gathered = zero == 2 ? plan.elements : elements.at_a_time;
+    const std::array<std::int64_t, 4> gathered{0, shard, plan.elements, elements.at_a_time};
     plan.memory[static_cast<std::size_t>(zero)] = {
         .parameters = kept(2) * bytes,
         .gradients = kept(2) * gradient_bytes,
         .optimizer_state = static_cast<std::int64_t>(
             std::ceil(static_cast<double>(kept(1)) * options.optimizer_bytes)),
-        .gathered = zero < 2 ? 0 : gathered * bytes + elements.at_a_time * gradient_bytes};
+        .gathered = gathered[static_cast<std::size_t>(zero)] * bytes +
+                    (zero < 2 ? 0 : elements.at_a_time * gradient_bytes)};
     auto& traffic = plan.traffic[static_cast<std::size_t>(zero)];
     add_data_traffic(sizes, plan.elements, gradient_bytes, zero, traffic);
     if (gpt) add_gpt_traffic(sizes, gpt->options(), options, traffic);
