@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -214,11 +213,10 @@ TEST(LocalCopies, RemovedFilesAreMadeAnew) {
 TEST(LocalCopies, OneThatIsWrittenMeanwhileIsTakenWholeOrNotAtAll) {
   const fs::path folder = memory("alive"), run = test::scratch("copied");
   fs::create_directories(run);
-  std::atomic<bool> ends = false;
-  std::jthread alive([&] {
+  std::jthread alive([&](const std::stop_token& end) {
     run_ranks_as_threads(1, [&](ProcessGroup& group) {
       LocalCopies copies(group.split(0, 0), one_node(group), folder, "s");
-      for (std::int64_t step = 1; !ends; ++step) copies.save(state_of(step));
+      for (std::int64_t step = 1; !end.stop_requested(); ++step) copies.save(state_of(step));
     });
   });
   while (list_local_copies(folder, "s").empty()) std::this_thread::yield();
@@ -226,7 +224,7 @@ TEST(LocalCopies, OneThatIsWrittenMeanwhileIsTakenWholeOrNotAtAll) {
     for (int tries = 0; tries < 40; ++tries)
       static_cast<void>(bring_back_local_copy(group, folder, "s", run, -1));
   });
-  ends = true;
+  alive.request_stop();
   alive.join();
   for (const auto& file : fs::directory_iterator(run)) {
     ASSERT_TRUE(step_of(file.path())) << file.path();

@@ -151,7 +151,7 @@ class CopiesOfStep {
       } catch (const FileError& error) {
         if (std::ranges::find(own_, error.path()) == own_.end()) throw;
         taken.bad = error.what();
-      } catch (const CheckpointError& error) {
+      } catch (const Error& error) {  // a copy is damaged, or is rewritten meanwhile
         taken.bad = error.what();
       }
     };
