@@ -38,7 +38,8 @@ class Recorder final : public ForwardHook {
 
   void before(const Module& module, const Variable&) override {
     open_.push_back({layers_.size(), flops_.flops()});
-    layers_.push_back({names_[&module], class_name_of(module), {}, module.own_parameter_count(), 0});
+    layers_.push_back(
+        {names_[&module], class_name_of(module), {}, module.own_parameter_count(), 0});
     listed_.push_back(module.children().empty() || layers_.back().parameters > 0);
   }
 

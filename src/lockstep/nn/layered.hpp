@@ -19,7 +19,8 @@ class Layered {
   [[nodiscard]] virtual std::size_t layer_count() const = 0;
   /// A module that applies layers [first, end), with the model's own parameters and buffers under
   /// the names that they have in the model. All layers one after the other are its forward().
-  [[nodiscard]] virtual std::shared_ptr<Module> layers(std::size_t first, std::size_t end) const = 0;
+  [[nodiscard]] virtual std::shared_ptr<Module> layers(std::size_t first,
+                                                       std::size_t end) const = 0;
 };
 
 }  // namespace lockstep::nn

@@ -158,9 +158,9 @@ class SequenceRegion : public ParallelStyle {
   void apply(const ParallelPlace& place) const override;
 };
 
-/// Gpt itself, or a stage of it (GptStage): logits and loss over a vocabulary that the ranks share out, of which wte, a
-/// RowwiseParallel, has the rows; with `sequence`, activations between embedding and logits are cut
-/// along the sequence.
+/// Gpt itself, or a stage of it (GptStage): logits and loss over a vocabulary that the ranks share
+/// out, of which wte, a RowwiseParallel, has the rows; with `sequence`, activations between
+/// embedding and logits are cut along the sequence.
 class GptParallel : public ParallelStyle {
  public:
   explicit GptParallel(bool sequence = false) : sequence_(sequence) {}
