@@ -77,7 +77,8 @@ Row row_of(const ModulePtr& model) {
     return {layered->layer_count(),
             [layered](std::size_t first, std::size_t end) { return layered->layers(first, end); }};
   }
-  if (is_list(*model) || typeid(*model) == typeid(nn::ModuleList)) {
+  const nn::Module& whole = *model;
+  if (is_list(whole) || typeid(whole) == typeid(nn::ModuleList)) {
     std::vector<Leaf> leaves;
     collect(*model, {}, leaves);
     // Layers without parameters belong to the layer before: each stage has something to train, and

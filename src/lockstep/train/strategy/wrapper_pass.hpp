@@ -48,7 +48,7 @@ Tensor run_by(Wrapper& wrapper, bool all_go_forward, const Task& task, const Str
     pass.times.flops += 3.0 * static_cast<double>(counter.flops());
     pass.times.nominal_flops += 3.0 * static_cast<double>(counter.nominal_flops());
   }
-  const Tensor mean = has_samples ? loss.data() : Tensor();
+  Tensor mean = has_samples ? loss.data() : Tensor();
   std::optional<typename Wrapper::NoSync> local;
   if (!pass.is_last) local.emplace(wrapper);
   const OwnTime own(wrapper, pass.times.backward, "backward");
