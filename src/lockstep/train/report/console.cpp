@@ -94,7 +94,7 @@ void Console::hear(LogLevel severity, std::string_view text) {
 void Console::open_log(const std::filesystem::path& file) {
   if (rank_of_thread() != 0) return;
   const std::lock_guard lock(mutex_);
-  file_ = std::make_unique<LogFile>(file, "", [this](const std::string& why) {
+  file_ = std::make_unique<LogFile>(file, "", [](const std::string& why) {
     err(fmt::format("warning: log.txt is not complete: {}. The run goes on.", why));
   });
   if (!out_failure_.empty()) file_->write(LogLevel::warning, out_failure_);
@@ -107,7 +107,7 @@ void Console::open_rank_log(const std::filesystem::path& folder) {
   try {
     make_folder(folder);
     auto log = std::make_unique<LogFile>(
-        file, fmt::format("rank {} {} ", rank, host), [this, file](const std::string& why) {
+        file, fmt::format("rank {} {} ", rank, host), [file](const std::string& why) {
           err(fmt::format("warning: {} is not complete: {}. The run goes on.", file.string(), why));
         });
     const std::lock_guard lock(mutex_);
