@@ -1,6 +1,5 @@
 // The loss curve over 50 steps is that of one rank on every mesh of 2, 4, 6 and 8 ranks: of a GPT
-// and an MLP to a thousandth, of a ResNet-18 to two hundredths, whose
-// rounding grows.
+// and an MLP to a thousandth, of a ResNet-18, whose rounding grows, to two hundredths.
 #include <gtest/gtest.h>
 
 #include <apps/mesh_runs.hpp>
@@ -80,10 +79,6 @@ class Curves : public MeshRuns {
     expect_same_curve("one", mesh.name(), tolerance);
     std::filesystem::remove_all(scratch_.file(mesh.name()));
   }
-  static Words with(Words some, const Words& more) {
-    some.insert(some.end(), more.begin(), more.end());
-    return some;
-  }
 };
 
 TEST_F(Curves, OfAGptAreThoseOfOneRankOnAllMeshes) {
@@ -93,7 +88,7 @@ TEST_F(Curves, OfAGptAreThoseOfOneRankOnAllMeshes) {
   good(gpt(1, "one", net));
   for (const MeshCase& mesh : chosen({"pp", "dp", "fsdp", "cp", "tp"}, 60)) {
     SCOPED_TRACE(mesh.name());
-    good(gpt(mesh.ranks(), mesh.name(), with(net, mesh.settings())));
+    good(gpt(mesh.ranks(), mesh.name(), joined(net, mesh.settings())));
     expect_curve(mesh, 1e-3);
   }
 }
@@ -104,7 +99,7 @@ TEST_F(Curves, OfAnMlpAreThoseOfOneRankOnAllMeshes) {
   good(mlp(1, "one", net));
   for (const MeshCase& mesh : chosen({"pp", "dp", "fsdp", "tp"}, 24)) {
     SCOPED_TRACE(mesh.name());
-    good(mlp(mesh.ranks(), mesh.name(), with(net, mesh.settings())));
+    good(mlp(mesh.ranks(), mesh.name(), joined(net, mesh.settings())));
     expect_curve(mesh, 1e-3);
   }
 }
@@ -116,17 +111,17 @@ TEST_F(Curves, OfAResNetAreThoseOfOneRankOnAllMeshes) {
       "data.synthetic_samples=600", "data.synthetic_image_size=8", "data.synthetic_test_samples=24",
       "checkpoint.every_steps=0",   "optimizer.lr=0.0001"};
   const auto train = [&](int ranks, const std::string& dir, const Words& more) {
-    good(classify(ranks, small_run(scratch_.file(dir), settings(dir, with(net, more)))));
+    good(classify(ranks, small_run(scratch_.file(dir), settings(dir, joined(net, more)))));
   };
   train(1, "one", {});
   for (const MeshCase& mesh : chosen({"dp", "fsdp"}, 20)) {
     SCOPED_TRACE(mesh.name());
-    train(mesh.ranks(), mesh.name(), with(mesh.settings(), {"ddp.sync_batch_norm=true"}));
+    train(mesh.ranks(), mesh.name(), joined(mesh.settings(), {"ddp.sync_batch_norm=true"}));
     expect_curve(mesh, 2e-2);
   }
   for (const MeshCase& mesh : chosen({"pp"}, 4)) {  // a micro-batch is what BatchNorm sees
     SCOPED_TRACE(mesh.name());
-    train(mesh.ranks(), mesh.name(), with(mesh.settings(), {"pipeline.microbatches=1"}));
+    train(mesh.ranks(), mesh.name(), joined(mesh.settings(), {"pipeline.microbatches=1"}));
     expect_curve(mesh, 2e-2);
   }
 }

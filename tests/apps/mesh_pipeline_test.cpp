@@ -43,33 +43,12 @@ TEST_F(Pipelined, ARunGoesOnFromAnyOtherMesh) {
       {2, {"train.zero=3"}},
       {4, {"mesh.pp=2", "mesh.tp=2"}},
       {2, {"mesh.pp=2", "pipeline.schedule=\"interleaved_1f1b\""}}};
-  for (std::size_t i = 0; i < meshes.size(); ++i) {
-    const auto& [ranks, mesh] = meshes[i];
-    const auto& [ranks_then, mesh_then] = meshes[(i + 1) % meshes.size()];
-    Words first = mesh, then = mesh_then;
-    first.insert(first.end(), deep.begin(), deep.end());
-    then.insert(then.end(), deep.begin(), deep.end());
-    first.emplace_back("run.stop_after_epochs=1");
-    const std::string dir = "run" + std::to_string(i);
-    EXPECT_EQ(gpt(ranks, dir, first).exit_code, 75);
-    good(gpt(ranks_then, dir, then, {"--resume"}));
-    expect_same_curve("one", dir, 1e-4);
-  }
+  expect_each_goes_on_on_the_next(meshes, deep, 1e-4);
 }
 
 TEST_F(Pipelined, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {
-  const Words mesh{"mesh.pp=2"};
-  good(gpt(4, "whole", mesh));
   // The faults count forwards: 8 micro-batches a step.
-  for (const std::string fault : {"usr1 3 80", "kill 2 120"}) {
-    const std::string dir = fault.substr(0, 4);
-    const Finished ended =
-        run(app(4, "tests/apps/misbehave", gpt_run(dir, mesh)), {{"MISBEHAVE", fault}});
-    ASSERT_NE(ended.exit_code, 0) << ended.output;
-    const std::string resumed = good(gpt(4, dir, mesh, {"--resume"}));
-    EXPECT_NE(resumed.find("resumed from"), std::string::npos) << ended.output << resumed;
-    expect_same_state(checkpoint("whole", "24"), checkpoint(dir, "24"));
-  }
+  expect_same_bits_after({"usr1 3 80", "kill 2 120"}, 4, {"mesh.pp=2"});
 }
 
 TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
@@ -85,15 +64,10 @@ TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
 }
 
 TEST_F(Pipelined, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
-  const auto refused = [&](const Finished& run, const std::string& words) {
-    EXPECT_EQ(run.exit_code, 2) << run.output;
-    EXPECT_NE(run.output.find(words), std::string::npos) << run.output;
-  };
-  refused(gpt(4, "no", {"mesh.pp=2", "mesh.cp=2"}), "mesh.cp does not support");
-  refused(gpt(2, "no", {"mesh.pp=2", "train.zero=3"}), "train.zero does not support");
-  refused(gpt(2, "no", {"mesh.pp=2", "train.reduction=\"invariant\""}), "invariant");
-  refused(mlp(3, "no", {"mesh.pp=3", "model.hidden=[8]"}), "stages");
-  EXPECT_FALSE(std::filesystem::exists(scratch_.file("no")));
+  expect_refused(gpt(4, "no", {"mesh.pp=2", "mesh.cp=2"}), "mesh.cp does not support");
+  expect_refused(gpt(2, "no", {"mesh.pp=2", "train.zero=3"}), "train.zero does not support");
+  expect_refused(gpt(2, "no", {"mesh.pp=2", "train.reduction=\"invariant\""}), "invariant");
+  expect_refused(mlp(3, "no", {"mesh.pp=3", "model.hidden=[8]"}), "stages");
 }
 
 }  // namespace

@@ -29,11 +29,6 @@ struct Deck {
   Words other;
 };
 
-Words joined(Words first, const Words& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 class MeshRestart : public MeshRuns {
  protected:
   [[nodiscard]] std::string dir(const std::string& name) const { return scratch_.file(name); }

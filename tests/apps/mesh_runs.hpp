@@ -8,11 +8,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::test {
 
 using Words = std::vector<std::string>;
+
+inline Words joined(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
 
 class MeshRuns : public ::testing::Test {
  protected:
@@ -79,6 +85,41 @@ class MeshRuns : public ::testing::Test {
     ASSERT_EQ(a.size(), b.size()) << other;
     for (std::size_t i = 0; i < a.size(); ++i)
       EXPECT_NEAR(b[i], a[i], tolerance * std::abs(a[i])) << other << ", figure " << i;
+  }
+  /// A Gpt on this mesh that is stopped or killed by each of the `faults` of misbehave ends on all
+  /// ranks, and resumes to the bits of a run that nothing disturbed.
+  void expect_same_bits_after(const Words& faults, int ranks, const Words& mesh) {
+    good(gpt(ranks, "whole", mesh));
+    for (const std::string& fault : faults) {
+      const std::string dir = fault.substr(0, 4);
+      const Finished ended =
+          run(app(ranks, "tests/apps/misbehave", gpt_run(dir, mesh)), {{"MISBEHAVE", fault}});
+      ASSERT_NE(ended.exit_code, 0) << ended.output;
+      const std::string resumed = good(gpt(ranks, dir, mesh, {"--resume"}));
+      EXPECT_NE(resumed.find("resumed from"), std::string::npos) << ended.output << resumed;
+      expect_same_state(checkpoint("whole", "24"), checkpoint(dir, "24"));
+    }
+  }
+  /// A Gpt that stops after its first epoch on each of these meshes goes on on the next one with
+  /// the curve of the run "one".
+  void expect_each_goes_on_on_the_next(const std::vector<std::pair<int, Words>>& meshes,
+                                       const Words& more, double tolerance) {
+    for (std::size_t i = 0; i < meshes.size(); ++i) {
+      const auto& [ranks, mesh] = meshes[i];
+      const auto& [ranks_then, mesh_then] = meshes[(i + 1) % meshes.size()];
+      Words first = joined(mesh, more);
+      first.emplace_back("run.stop_after_epochs=1");
+      const std::string dir = "run" + std::to_string(i);
+      EXPECT_EQ(gpt(ranks, dir, first).exit_code, 75);
+      good(gpt(ranks_then, dir, joined(mesh_then, more), {"--resume"}));
+      expect_same_curve("one", dir, tolerance);
+    }
+  }
+  /// A run that ended before its folder "no" was made, with a sentence that has these words.
+  void expect_refused(const Finished& run, const std::string& words) const {
+    EXPECT_EQ(run.exit_code, 2) << run.output;
+    EXPECT_NE(run.output.find(words), std::string::npos) << run.output;
+    EXPECT_FALSE(std::filesystem::exists(scratch_.file("no")));
   }
   CheckpointContents checkpoint(const std::string& dir, const std::string& step) const {
     return load_checkpoint(scratch_.file(dir) + "/checkpoints/step-000000" + step + ".h5");

@@ -22,9 +22,7 @@ TEST_F(Sharded, GptHasTheCurveOfOneRankAlsoWithContextParallelism) {
            {4, "tp", {"train.zero=3", "mesh.tp=2"}},
            {4, "zero1_tp", {"train.zero=1", "mesh.tp=2"}},
            {4, "cp", {"train.zero=3", "mesh.cp=2"}}}) {
-    Words all = no_dropout;
-    all.insert(all.end(), more.begin(), more.end());
-    good(gpt(ranks, dir, all));
+    good(gpt(ranks, dir, joined(no_dropout, more)));
     expect_same_curve("one", dir, 1e-4);
   }
 }
@@ -55,30 +53,11 @@ TEST_F(Sharded, ARunGoesOnFromAnyOtherSharding) {
                                                   {2, {"train.zero=2"}},
                                                   {4, {"train.zero=1", "mesh.cp=2"}},
                                                   {2, {"train.zero=3"}}};
-  for (std::size_t i = 0; i < meshes.size(); ++i) {
-    const auto& [ranks, mesh] = meshes[i];
-    const auto& [ranks_then, mesh_then] = meshes[(i + 1) % meshes.size()];
-    Words first = mesh;
-    first.emplace_back("run.stop_after_epochs=1");
-    const std::string dir = "run" + std::to_string(i);
-    EXPECT_EQ(gpt(ranks, dir, first).exit_code, 75);
-    good(gpt(ranks_then, dir, mesh_then, {"--resume"}));
-    // Slices of a sequence draw other numbers for dropout.
-    expect_same_curve("one", dir, 3e-2);
-  }
+  expect_each_goes_on_on_the_next(meshes, {}, 1e-4);
 }
 
 TEST_F(Sharded, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {
-  const Words mesh{"train.zero=3"};
-  good(gpt(3, "whole", mesh));
-  for (const std::string fault : {"usr1 2 10", "kill 1 15"}) {
-    const std::string dir = fault.substr(0, 4);
-    const Finished ended =
-        run(app(3, "tests/apps/misbehave", gpt_run(dir, mesh)), {{"MISBEHAVE", fault}});
-    ASSERT_NE(ended.exit_code, 0) << ended.output;
-    EXPECT_NE(good(gpt(3, dir, mesh, {"--resume"})).find("resumed from"), std::string::npos);
-    expect_same_state(checkpoint("whole", "24"), checkpoint(dir, "24"));
-  }
+  expect_same_bits_after({"usr1 2 10", "kill 1 15"}, 3, {"train.zero=3"});
 }
 
 TEST_F(Sharded, AveragedWeightsAreThoseOfOneRank) {
@@ -88,14 +67,7 @@ TEST_F(Sharded, AveragedWeightsAreThoseOfOneRank) {
   shares.emplace_back("train.zero=3");
   good(gpt(2, "zero3", shares));
   expect_same_curve("one", "zero3", 1e-4);
-  EXPECT_EQ(gpt(2, "resumed",
-                [&] {
-                  Words first = shares;
-                  first.emplace_back("run.stop_after_epochs=1");
-                  return first;
-                }())
-                .exit_code,
-            75);
+  EXPECT_EQ(gpt(2, "resumed", joined(shares, {"run.stop_after_epochs=1"})).exit_code, 75);
   good(gpt(2, "resumed", shares, {"--resume"}));
   expect_same_state(checkpoint("zero3", "24"), checkpoint("resumed", "24"));
 }

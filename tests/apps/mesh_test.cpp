@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <apps/mesh_runs.hpp>
-#include <filesystem>
 #include <string>
 
 namespace lockstep::test {
@@ -108,16 +107,7 @@ TEST_F(Mesh, ARunGoesOnOnAnotherMeshAndWithTheSameBitsOnItsOwn) {
 }
 
 TEST_F(Mesh, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {
-  const Words mesh{"mesh.tp=2"};
-  good(gpt(4, "whole", mesh));
-  for (const std::string fault : {"usr1 3 10", "kill 3 15"}) {
-    const std::string dir = fault.substr(0, 4);
-    const Finished ended =
-        run(app(4, "tests/apps/misbehave", gpt_run(dir, mesh)), {{"MISBEHAVE", fault}});
-    ASSERT_NE(ended.exit_code, 0) << ended.output;
-    EXPECT_NE(good(gpt(4, dir, mesh, {"--resume"})).find("resumed from"), std::string::npos);
-    expect_same_state(checkpoint("whole", "24"), checkpoint(dir, "24"));
-  }
+  expect_same_bits_after({"usr1 3 10", "kill 3 15"}, 4, {"mesh.tp=2"});
 }
 
 TEST_F(Mesh, AveragedWeightsOfDividedModelsAreThoseOfOneRank) {
@@ -130,20 +120,15 @@ TEST_F(Mesh, AveragedWeightsOfDividedModelsAreThoseOfOneRank) {
 }
 
 TEST_F(Mesh, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
-  const auto refused = [&](const Finished& run, const std::string& words) {
-    EXPECT_EQ(run.exit_code, 2) << run.output;
-    EXPECT_NE(run.output.find(words), std::string::npos) << run.output;
-  };
-  refused(gpt(2, "no", {"mesh.tp=3"}), "the sizes do not fit 2 ranks");
-  refused(gpt(3, "no", {"mesh.tp=3", "model.heads=2"}), "fewer than the 3 ranks");
-  refused(gpt(2, "no", {"mesh.tp=2", "optimizer.kind=\"lamb\""}), "trust ratios");
-  refused(gpt(2, "no", {"mesh.tp=2", "ddp.comm_hook=\"power_sgd\""}), "ddp.comm_hook");
-  refused(gpt(2, "no", {"mesh.cp=2", "data.context=30"}), "must be a multiple of 4");
-  refused(gpt(2, "no", {"mesh.cp=2", "train.reduction=\"invariant\""}), "invariant");
-  refused(mlp(2, "no", {"mesh.cp=2"}), "mesh.cp = 1");
-  refused(mlp(2, "no", {"mesh.tp=2", "model.hidden=[]"}), "at least");
-  refused(classify(2, small_run(scratch_.file("no"), {"--set", "mesh.tp=2"})), "ready plan");
-  EXPECT_FALSE(std::filesystem::exists(scratch_.file("no")));
+  expect_refused(gpt(2, "no", {"mesh.tp=3"}), "the sizes do not fit 2 ranks");
+  expect_refused(gpt(3, "no", {"mesh.tp=3", "model.heads=2"}), "fewer than the 3 ranks");
+  expect_refused(gpt(2, "no", {"mesh.tp=2", "optimizer.kind=\"lamb\""}), "trust ratios");
+  expect_refused(gpt(2, "no", {"mesh.tp=2", "ddp.comm_hook=\"power_sgd\""}), "ddp.comm_hook");
+  expect_refused(gpt(2, "no", {"mesh.cp=2", "data.context=30"}), "must be a multiple of 4");
+  expect_refused(gpt(2, "no", {"mesh.cp=2", "train.reduction=\"invariant\""}), "invariant");
+  expect_refused(mlp(2, "no", {"mesh.cp=2"}), "mesh.cp = 1");
+  expect_refused(mlp(2, "no", {"mesh.tp=2", "model.hidden=[]"}), "at least");
+  expect_refused(classify(2, small_run(scratch_.file("no"), {"--set", "mesh.tp=2"})), "ready plan");
 }
 
 }  // namespace

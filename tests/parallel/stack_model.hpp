@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -41,6 +42,20 @@ struct Stack : nn::Module {
 
   Variable into, out, unused;
   std::shared_ptr<nn::ModuleList> h;
+};
+
+/// The output of the last block, or, while `early`, of the first one, of which the others see
+/// nothing.
+struct TwoOutputs : Stack {
+  explicit TwoOutputs(int blocks = 3) : Stack(0.5, blocks) {}
+  Variable forward(const Variable& x) override {
+    const Variable first = (*h->children()[0].second)(linear(x, into, {}));
+    Variable y = first;
+    for (std::size_t i = 1; i < h->size(); ++i) y = (*h->children()[i].second)(y);
+    return linear(early ? first : y, out, {});
+  }
+
+  bool early = false;
 };
 
 /// Mean cross entropy; of a batch without rows zero, which depends on all that the output does.

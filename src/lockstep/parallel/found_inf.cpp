@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-void agree_on_found_inf(const char* who, ProcessGroup& group,
+void agree_on_found_inf(const char* who, std::initializer_list<ProcessGroup*> groups,
                         const std::vector<nn::NamedParameter>& parameters) {
   constexpr double finite = 0, not_finite = 1, no_element = 2;
   const auto has_elements = [](const nn::NamedParameter& one) {
@@ -24,7 +24,10 @@ void agree_on_found_inf(const char* who, ProcessGroup& group,
   const double mine = std::ranges::none_of(parameters, has_elements) ? no_element
                       : std::ranges::any_of(parameters, is_broken)   ? not_finite
                                                                      : finite;
-  const double worst = all_reduce_scalar(group, mine, ReduceOp::max);
+  double worst = mine;
+  for (ProcessGroup* const group : groups) {
+    if (group) worst = all_reduce_scalar(*group, worst, ReduceOp::max);
+  }
   if (worst == no_element) {
     throw AgreedError(fmt::format(
         "{}: a rank has no element of any trained parameter, so its GradScaler cannot see that the "

@@ -1,4 +1,5 @@
 #pragma once
+#include <initializer_list>
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
@@ -7,11 +8,12 @@
 namespace lockstep {
 
 /// For ranks that hold different gradients, as of shards, slabs or stages: if those of `parameters`
-/// are not finite on any rank, makes all ranks' so, because their GradScalers have to skip the same
-/// step. Call it before GradScaler::unscale() or step(). Collective. Throws Error, beginning with
+/// are not finite on any rank of any of the groups, makes all ranks' so, because their GradScalers
+/// have to skip the same step; null groups are passed over. Call it before GradScaler::unscale() or
+/// step(). Collective over each group, in turn. Throws Error, beginning with
 /// `who`, on every rank if one has no element of any trained parameter: its GradScaler could not
 /// see that the others skip a step.
-void agree_on_found_inf(const char* who, ProcessGroup& group,
+void agree_on_found_inf(const char* who, std::initializer_list<ProcessGroup*> groups,
                         const std::vector<nn::NamedParameter>& parameters);
 
 }  // namespace lockstep

@@ -173,12 +173,12 @@ void declare(DeckTable& table, PipelineDeckOptions& options) {
        {"zero_bubble_h1", Schedule::zero_bubble_h1}},
       "with mesh.pp: the order of forward and backward of the micro-batches; the gradients "
       "are the same");
-  table.key(
-      "microbatches", options.microbatches,
-      {.doc = "with mesh.pp: parts in which a batch passes through the stages; more idle less; "
-              "0: four times mesh.pp",
-       .min = 0,
-       .max = 1e6});
+  table.key("microbatches", options.microbatches,
+            {.doc = "with mesh.pp: parts in which a batch passes through the stages; with more "
+                    "parts, ranks idle less; "
+                    "0: four times mesh.pp",
+             .min = 0,
+             .max = 1e6});
   table.key("stages_per_rank", options.stages_per_rank,
             {.doc = "interleaved_1f1b only: stages of each rank", .min = 1, .max = 1e3});
 }

@@ -1,7 +1,6 @@
 // Memory of a rank by plan_mesh's formula, against the allocator's, for training with AdamW on two
 // ranks that are threads.
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,10 +22,13 @@
 #include <lockstep/parallel/tensor/plans.hpp>
 #include <lockstep/tensor/storage.hpp>
 
+#include "../peak_memory.hpp"
 #include "../ranks.hpp"
 
 namespace lockstep {
 namespace {
+
+using test::PeakMemory;
 
 constexpr int ranks = 2;
 
@@ -61,20 +63,6 @@ Model small_mlp() {
             return mean(model.forward(Variable(Tensor::full({1, 256}, 0.1))));
           }};
 }
-
-/// Largest memory in use by both ranks together, at moments in backward and after steps.
-class Peak {
- public:
-  void look() {
-    const std::int64_t now = memory_stats().in_use;
-    std::int64_t before = peak_;
-    while (before < now && !peak_.compare_exchange_weak(before, now)) continue;
-  }
-  [[nodiscard]] std::int64_t bytes() const { return peak_; }
-
- private:
-  std::atomic<std::int64_t> peak_ = 0;
-};
 
 /// One rank's training; calls `look` in each backward and after each step.
 using Train = std::function<void(const Model&, const std::shared_ptr<ProcessGroup>&,
@@ -173,12 +161,12 @@ void expect_planned(const Model& model, const std::vector<MeshDim>& dims, std::s
                                            .of_tp_rank = divided.get()});
   const auto expected = static_cast<double>(plan.memory[zero].total());
   const std::int64_t before = memory_stats().in_use;
-  Peak peak;
+  PeakMemory peak;
   test::on_ranks(ranks, [&](const auto& group) {
     nn::manual_seed(1);
     train(model, group, [&] { peak.look(); });
   });
-  const double measured = static_cast<double>(peak.bytes() - before) / ranks;
+  const double measured = (peak.bytes() - static_cast<double>(before)) / ranks;
   EXPECT_NEAR(measured / expected, 1.0, 0.1)
       << model.name << " on " << to_string(dims) << ", ZeRO-" << zero << ": " << measured
       << " bytes a rank, planned " << expected;

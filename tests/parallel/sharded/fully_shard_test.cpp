@@ -37,6 +37,7 @@ using test::max_difference;
 using test::share_of;
 using test::Stack;
 using test::step;
+using test::TwoOutputs;
 using test::weight_of;
 
 class FullyShard : public testing::TestWithParam<int> {};
@@ -218,16 +219,6 @@ TEST_P(FullyShard, AParameterThatTwoUnitsShareIsTrainedOnce) {
 }
 
 TEST_P(FullyShard, TheParametersOnWhichALossDependsMayDifferBetweenRanks) {
-  /// The output of the last block, or of the first one, of which the others see nothing.
-  struct TwoOutputs : Stack {
-    Variable forward(const Variable& x) override {
-      const Variable first = (*h->children()[0].second)(linear(x, into, {}));
-      Variable y = first;
-      for (std::size_t i = 1; i < h->size(); ++i) y = (*h->children()[i].second)(y);
-      return linear(early ? first : y, out, {});
-    }
-    bool early = false;
-  };
   const Batch batch = make_batch(60, 0.3);
   for (const FullyShardOptions& options : ways_to_shard()) {
     test::on_ranks(GetParam(), [&](const auto& group) {
@@ -255,22 +246,11 @@ TEST_P(FullyShard, TheParametersOnWhichALossDependsMayDifferBetweenRanks) {
 }
 
 TEST_P(FullyShard, ALossMayLeaveOutMoreUnitsThanThereAreBuffers) {
-  /// The output of the first of many blocks, or of the last one.
-  struct Deep : Stack {
-    Deep() : Stack(0.5, 7) {}
-    Variable forward(const Variable& x) override {
-      const Variable first = (*h->children()[0].second)(linear(x, into, {}));
-      Variable y = first;
-      for (std::size_t i = 1; i < h->size(); ++i) y = (*h->children()[i].second)(y);
-      return linear(early ? first : y, out, {});
-    }
-    bool early = false;
-  };
   const Batch batch = make_batch(60, 0.3);
   test::on_ranks(GetParam(), [&](const auto& group) {
     const int ranks = group->size();
-    const auto model = std::make_shared<Deep>();
-    Deep alone;
+    const auto model = std::make_shared<TwoOutputs>(7);
+    TwoOutputs alone(7);
     FullyShardedDataParallel fsdp(model, group);
     const auto is_early = [&](int rank) { return rank == ranks - 1; };
     model->early = is_early(group->rank());

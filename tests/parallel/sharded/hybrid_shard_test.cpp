@@ -32,6 +32,7 @@ using test::make_batch;
 using test::max_difference;
 using test::message_of;
 using test::Stack;
+using test::TwoOutputs;
 using test::weight_of;
 
 class HybridShard : public testing::TestWithParam<int> {};
@@ -165,24 +166,12 @@ TEST_P(HybridShard, LossBackwardGivesTheMeanOverAllRanksAndPassesAddUp) {
   });
 }
 
-/// The output of the first block, or of the last one.
-struct TwoOutputs : Stack {
-  TwoOutputs() : Stack(0.5, 6) {}
-  Variable forward(const Variable& x) override {
-    const Variable first = (*h->children()[0].second)(linear(x, into, {}));
-    Variable y = first;
-    for (std::size_t i = 1; i < h->size(); ++i) y = (*h->children()[i].second)(y);
-    return linear(early ? first : y, out, {});
-  }
-  bool early = false;
-};
-
 TEST_P(HybridShard, TheParametersOnWhichALossDependsMayDifferBetweenRanks) {
   const Batch batch = make_batch(48, 0.3);
   on_meshes(GetParam(), [&](DeviceMesh& mesh, ProcessGroup& all) {
     const int ranks = all.size();
-    const auto model = std::make_shared<TwoOutputs>();
-    TwoOutputs alone;
+    const auto model = std::make_shared<TwoOutputs>(6);
+    TwoOutputs alone(6);
     FullyShardedDataParallel fsdp(model, mesh.group("fsdp"), with_replicas(mesh));
     for (int s = 0; s < 3; ++s) {  // the last rank's first, then those of every second rank
       const auto is_early = [&](int rank) {

@@ -1,7 +1,6 @@
 #include <lockstep/parallel/sharded/sharded_memory.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -13,45 +12,34 @@
 #include <lockstep/parallel/sharded/fully_shard.hpp>
 #include <lockstep/tensor/storage.hpp>
 
+#include "../peak_memory.hpp"
 #include "../ranks.hpp"
 
 namespace lockstep {
 namespace {
 
+using test::PeakMemory;
+
 class ShardedMemoryOfRanks : public testing::TestWithParam<int> {};
-
-/// Largest memory in use by all ranks of this process, at moments in forward and backward.
-class Peak {
- public:
-  void look() {
-    const std::int64_t now = memory_stats().in_use;
-    std::int64_t before = peak_;
-    while (before < now && !peak_.compare_exchange_weak(before, now)) continue;
-  }
-  [[nodiscard]] double bytes() const { return static_cast<double>(peak_); }
-
- private:
-  std::atomic<std::int64_t> peak_ = 0;
-};
 
 /// 1.5 MiB of parameters, and activations of a few KiB. Shares of 1 to 4 ranks are sizes that the
 /// allocator does not round.
 struct Block : nn::Module {
-  explicit Block(Peak& peak) : peak(peak) {}
+  explicit Block(PeakMemory& peak) : peak(peak) {}
   Variable forward(const Variable& x) override {
     peak.look();
     return x + linear(linear(x, W, {}), V, {});
   }
   Variable W = register_parameter("W", Tensor::full({512, 384}, 0.001));
   Variable V = register_parameter("V", Tensor::full({384, 512}, 0.001));
-  Peak& peak;
+  PeakMemory& peak;
 };
 
 TEST_P(ShardedMemoryOfRanks, IsThatOfTheFormulaWithinATenth) {
   constexpr int blocks = 8;
   for (const bool reshards : {true, false}) {
     const FullyShardOptions options{.reshard_after_forward = reshards};
-    Peak peak;
+    PeakMemory peak;
     const auto make = [&] {
       auto model = std::make_shared<nn::Sequential>();
       for (int i = 0; i < blocks; ++i) model->push_back(std::make_shared<Block>(peak));
@@ -80,7 +68,7 @@ TEST_P(ShardedMemoryOfRanks, IsThatOfTheFormulaWithinATenth) {
 }
 
 TEST(ShardedMemory, OfAModelOver4096RanksIsKnownWithoutThem) {
-  Peak peak;
+  PeakMemory peak;
   nn::Sequential model;
   for (int i = 0; i < 4; ++i) model.push_back(std::make_shared<Block>(peak));
   const ShardedMemory memory = sharded_memory(model, 4096, {}, 2);

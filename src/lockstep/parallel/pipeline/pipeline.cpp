@@ -251,7 +251,7 @@ std::vector<nn::NamedParameter> Pipeline::counted_parameters() const {
 }
 
 void Pipeline::agree_on_found_inf() {
-  lockstep::agree_on_found_inf("Pipeline", parts_->executor.group(), named_parameters());
+  lockstep::agree_on_found_inf("Pipeline", {&parts_->executor.group()}, named_parameters());
 }
 
 void Pipeline::ask_along(std::function<bool()> question) { parts_->question = std::move(question); }

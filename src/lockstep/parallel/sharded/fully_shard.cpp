@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <optional>
 #include <unordered_map>
 
@@ -17,12 +16,12 @@
 #include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/optim/clip.hpp>
+#include <lockstep/parallel/found_inf.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sharded/shard_reducer.hpp>
 #include <lockstep/parallel/sharded/sharded_units.hpp>
 #include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <lockstep/parallel/weighted_pass.hpp>
-#include <lockstep/tensor/finite.hpp>
 
 namespace lockstep {
 namespace {
@@ -309,32 +308,8 @@ void FullyShardedDataParallel::release() { units_->release(); }
 
 void FullyShardedDataParallel::agree_on_found_inf(
     const std::shared_ptr<ProcessGroup>& tensor_group) {
-  constexpr double finite = 0, not_finite = 1, no_element = 2;
-  const auto has_elements = [](const auto& piece) {
-    return piece.variable.requires_grad() && piece.variable.data().numel() > 0;
-  };
-  const auto is_broken = [](const auto& piece) {
-    const Tensor gradient = piece.variable.grad();
-    return gradient.defined() && !all_finite(gradient);
-  };
-  const double mine = std::ranges::none_of(pieces_, has_elements) ? no_element
-                      : std::ranges::any_of(pieces_, is_broken)   ? not_finite
-                                                                  : finite;
-  double worst = mine;
-  for (const auto& ranks : {group_, replicas_, tensor_group}) {
-    if (ranks) worst = all_reduce_scalar(*ranks, worst, ReduceOp::max);
-  }
-  if (worst == no_element) {
-    throw Error(
-        "FullyShardedDataParallel: a rank has no element of any trained parameter, so its "
-        "GradScaler cannot see that the others skip a step. Use fewer ranks for so small a model, "
-        "or another precision than fp16.");
-  }
-  if (worst == finite) return;
-  for (const auto& piece : pieces_) {
-    const Tensor gradient = piece.variable.grad();
-    if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());
-  }
+  lockstep::agree_on_found_inf("FullyShardedDataParallel",
+                               {group_.get(), replicas_.get(), tensor_group.get()}, pieces_);
 }
 
 void FullyShardedDataParallel::broadcast_buffers() {

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
@@ -60,7 +59,7 @@ Tensor DataParallelStrategy::run(const Pass& pass) {
 bool DataParallelStrategy::any_said_yes() {
   const bool data_ranks_say_yes = ddp_->any_said_yes();
   if (!tensor_group_) return data_ranks_say_yes;
-  return all_reduce_scalar(*tensor_group_, data_ranks_say_yes ? 1.0 : 0.0, ReduceOp::max) > 0.0;
+  return any_says_yes(*tensor_group_, [&] { return data_ranks_say_yes; });
 }
 
 void DataParallelStrategy::agree_on_found_inf(optim::GradScaler& scaler) {

@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/dataset.hpp>
