@@ -13,6 +13,10 @@ void Operand::widen() {
 // Other operations may use the copy in the graph; for them it is an ordinary tensor.
 void Operand::end_widening() const noexcept { record()->rounds_results_to = DType::f32; }
 
+bool is_native(const Variable& x) {
+  return !is_half(x.data().dtype()) || !x.requires_grad() || !x.is_leaf();
+}
+
 Precision precision_of_product(const Operand& a, const Operand& b) noexcept {
   const auto type = [](const Operand& x) { return x.record()->rounds_results_to; };
   if (!a.defined() || !b.defined() || type(a) != type(b) || type(a) == DType::f32) {

@@ -26,9 +26,9 @@ void dispatch_floating(DType dtype, const char* operation, F&& f) {
   }
 }
 
-/// The same for the operands of a product, `<BFloat16>` and `<Float16>` too.
+/// The same with `<BFloat16>` and `<Float16>`: for kernels that store T and calculate in SumOf<T>.
 template <class F>
-void dispatch_operands(DType dtype, const char* operation, F&& f) {
+void dispatch_stored(DType dtype, const char* operation, F&& f) {
   switch (dtype) {
     case DType::bf16:
       std::forward<F>(f).template operator()<BFloat16>();
@@ -41,7 +41,8 @@ void dispatch_operands(DType dtype, const char* operation, F&& f) {
   }
 }
 
-/// The type in which products of T are summed and returned.
+/// The type in which kernels calculate with elements of T: f32 for 16 bits. They round once, where
+/// they store.
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) == 2, float, T>;
 

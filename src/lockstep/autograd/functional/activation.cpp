@@ -169,61 +169,81 @@ Variable channels_scaled(const char* operation, const char* wanted, int dims, co
 
 }  // namespace
 
-Variable relu(const Operand& x) {
-  Tensor y = Tensor::empty_like(x.data());
-  relu_forward(x.data(), y);
-  return record<LinearMapNode<ReluSlope>>(y, {&x}, ReluSlope{y});
+Variable relu(const Variable& input) {
+  return natively(
+      [](const Variable& x) {
+        Tensor y = Tensor::empty_like(x.data());
+        relu_forward(x.data(), y);
+        return record<LinearMapNode<ReluSlope>>(y, {&x}, ReluSlope{y});
+      },
+      input);
 }
 
-Variable gelu(const Operand& x, Gelu approximation) {
-  Tensor y = Tensor::empty_like(x.data());
-  gelu_forward(x.data(), approximation, y);
-  return record<GeluNode>(std::move(y), {&x}, approximation);
+Variable gelu(const Variable& input, Gelu approximation) {
+  return natively(
+      [&](const Variable& x) {
+        Tensor y = Tensor::empty_like(x.data());
+        gelu_forward(x.data(), approximation, y);
+        return record<GeluNode>(std::move(y), {&x}, approximation);
+      },
+      input);
 }
 
-Variable silu(const Operand& x) {
-  Tensor y = Tensor::empty_like(x.data());
-  silu_forward(x.data(), y);
-  return record<SiluNode>(std::move(y), {&x});
+Variable silu(const Variable& input) {
+  return natively(
+      [](const Variable& x) {
+        Tensor y = Tensor::empty_like(x.data());
+        silu_forward(x.data(), y);
+        return record<SiluNode>(std::move(y), {&x});
+      },
+      input);
 }
 
-Variable sigmoid(const Operand& x) {
-  Tensor y = Tensor::empty_like(x.data());
-  sigmoid_forward(x.data(), y);
-  return record<SigmoidNode>(y, {&x}, y);
+Variable sigmoid(const Variable& input) {
+  return natively(
+      [](const Variable& x) {
+        Tensor y = Tensor::empty_like(x.data());
+        sigmoid_forward(x.data(), y);
+        return record<SigmoidNode>(y, {&x}, y);
+      },
+      input);
 }
 
-Variable tanh(const Operand& x) {
-  Tensor y = Tensor::empty_like(x.data());
-  tanh_forward(x.data(), y);
-  return record<TanhNode>(y, {&x}, y);
+Variable tanh(const Variable& input) {
+  return natively(
+      [](const Variable& x) {
+        Tensor y = Tensor::empty_like(x.data());
+        tanh_forward(x.data(), y);
+        return record<TanhNode>(y, {&x}, y);
+      },
+      input);
 }
 
-Variable leaky_relu(const Operand& x, double negative_slope) {
+Variable leaky_relu(const Variable& x, double negative_slope) {
   return detail::unary({Unary::leaky_relu, negative_slope}, x);
 }
 
-Variable elu(const Operand& x, double alpha) {
+Variable elu(const Variable& x, double alpha) {
   return detail::unary({Unary::elu, alpha, 1.0, 1.0}, x);
 }
 
-Variable celu(const Operand& x, double alpha) {
+Variable celu(const Variable& x, double alpha) {
   if (alpha == 0.0) throw InputError("celu: alpha must not be 0");
   return detail::unary({Unary::elu, alpha, 1.0, 1.0 / alpha}, x);
 }
 
-Variable selu(const Operand& x) {
+Variable selu(const Variable& x) {
   return detail::unary({Unary::elu, 1.6732632423543772, 1.0507009873554805, 1.0}, x);
 }
 
-Variable softplus(const Operand& x, double beta, double threshold) {
+Variable softplus(const Variable& x, double beta, double threshold) {
   if (beta == 0.0) throw InputError("softplus: beta must not be 0");
   return detail::unary({Unary::softplus, beta, threshold}, x);
 }
 
-Variable softsign(const Operand& x) { return detail::unary({Unary::softsign}, x); }
+Variable softsign(const Variable& x) { return detail::unary({Unary::softsign}, x); }
 
-Variable hardtanh(const Operand& x, double min_val, double max_val) {
+Variable hardtanh(const Variable& x, double min_val, double max_val) {
   if (!(min_val < max_val)) {
     throw InputError("hardtanh: min_val (" + std::to_string(min_val) + ") must be below max_val (" +
                      std::to_string(max_val) + ")");
@@ -231,11 +251,11 @@ Variable hardtanh(const Operand& x, double min_val, double max_val) {
   return detail::unary({Unary::hardtanh, min_val, max_val}, x);
 }
 
-Variable relu6(const Operand& x) { return hardtanh(x, 0.0, 6.0); }
-Variable hardsigmoid(const Operand& x) { return detail::unary({Unary::hardsigmoid}, x); }
-Variable hardswish(const Operand& x) { return detail::unary({Unary::hardswish}, x); }
-Variable mish(const Operand& x) { return detail::unary({Unary::mish}, x); }
-Variable logsigmoid(const Operand& x) { return detail::unary({Unary::log_sigmoid}, x); }
+Variable relu6(const Variable& x) { return hardtanh(x, 0.0, 6.0); }
+Variable hardsigmoid(const Variable& x) { return detail::unary({Unary::hardsigmoid}, x); }
+Variable hardswish(const Variable& x) { return detail::unary({Unary::hardswish}, x); }
+Variable mish(const Variable& x) { return detail::unary({Unary::mish}, x); }
+Variable logsigmoid(const Variable& x) { return detail::unary({Unary::log_sigmoid}, x); }
 
 Variable softmax(const Operand& x, int dim) {
   Tensor y = empty_plain(x.data());

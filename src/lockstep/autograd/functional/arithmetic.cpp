@@ -279,24 +279,26 @@ Variable div(double number, const Operand& x) {
   return record<NumberOverNode>(y, {&x}, y);
 }
 
-Variable exp(const Operand& x) { return detail::unary({Unary::exp}, x); }
-Variable log(const Operand& x) { return detail::unary({Unary::log}, x); }
-Variable sqrt(const Operand& x) { return detail::unary({Unary::sqrt}, x); }
-Variable rsqrt(const Operand& x) { return detail::unary({Unary::rsqrt}, x); }
-Variable reciprocal(const Operand& x) { return detail::unary({Unary::reciprocal}, x); }
-Variable abs(const Operand& x) { return detail::unary({Unary::abs}, x); }
-Variable sin(const Operand& x) { return detail::unary({Unary::sin}, x); }
-Variable cos(const Operand& x) { return detail::unary({Unary::cos}, x); }
-Variable erf(const Operand& x) { return detail::unary({Unary::erf}, x); }
-Variable erfc(const Operand& x) { return detail::unary({Unary::erfc}, x); }
+Variable exp(const Variable& x) { return detail::unary({Unary::exp}, x); }
+Variable log(const Variable& x) { return detail::unary({Unary::log}, x); }
+Variable sqrt(const Variable& x) { return detail::unary({Unary::sqrt}, x); }
+Variable rsqrt(const Variable& x) { return detail::unary({Unary::rsqrt}, x); }
+Variable reciprocal(const Variable& x) { return detail::unary({Unary::reciprocal}, x); }
+Variable abs(const Variable& x) { return detail::unary({Unary::abs}, x); }
+Variable sin(const Variable& x) { return detail::unary({Unary::sin}, x); }
+Variable cos(const Variable& x) { return detail::unary({Unary::cos}, x); }
+Variable erf(const Variable& x) { return detail::unary({Unary::erf}, x); }
+Variable erfc(const Variable& x) { return detail::unary({Unary::erfc}, x); }
 
-Variable pow(const Operand& x, double exponent) { return detail::unary({Unary::pow, exponent}, x); }
+Variable pow(const Variable& x, double exponent) {
+  return detail::unary({Unary::pow, exponent}, x);
+}
 
-Variable clamp(const Operand& x, double min, double max) {
+Variable clamp(const Variable& x, double min, double max) {
   return detail::unary({Unary::clamp, min, max}, x);
 }
-Variable clamp_min(const Operand& x, double min) { return clamp(x, min, infinity); }
-Variable clamp_max(const Operand& x, double max) { return clamp(x, -infinity, max); }
+Variable clamp_min(const Variable& x, double min) { return clamp(x, min, infinity); }
+Variable clamp_max(const Variable& x, double max) { return clamp(x, -infinity, max); }
 
 Variable atan2(const Operand& y, const Operand& x) {
   return record<Atan2Node>(combined("atan2", Arithmetic::atan2, y, x), {&y, &x});

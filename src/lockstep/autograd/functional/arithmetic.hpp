@@ -31,29 +31,29 @@ namespace lockstep {
 [[nodiscard]] inline Variable operator-(const Operand& x) { return mul(x, -1.0); }
 
 /// Elementwise. The gradient of abs is 0 at 0.
-[[nodiscard]] Variable exp(const Operand& x);
-[[nodiscard]] Variable log(const Operand& x);
-[[nodiscard]] Variable sqrt(const Operand& x);
-[[nodiscard]] Variable rsqrt(const Operand& x);
-[[nodiscard]] Variable reciprocal(const Operand& x);
-[[nodiscard]] Variable abs(const Operand& x);
-[[nodiscard]] Variable sin(const Operand& x);
-[[nodiscard]] Variable cos(const Operand& x);
+[[nodiscard]] Variable exp(const Variable& x);
+[[nodiscard]] Variable log(const Variable& x);
+[[nodiscard]] Variable sqrt(const Variable& x);
+[[nodiscard]] Variable rsqrt(const Variable& x);
+[[nodiscard]] Variable reciprocal(const Variable& x);
+[[nodiscard]] Variable abs(const Variable& x);
+[[nodiscard]] Variable sin(const Variable& x);
+[[nodiscard]] Variable cos(const Variable& x);
 /// The error function, and its complement 1 - erf(x), accurate where that is small.
-[[nodiscard]] Variable erf(const Operand& x);
-[[nodiscard]] Variable erfc(const Operand& x);
+[[nodiscard]] Variable erf(const Variable& x);
+[[nodiscard]] Variable erfc(const Variable& x);
 /// The angle of the point (x, y) with the x axis, in (-pi, pi]; broadcast. Its gradient is 0 at
 /// (0, 0).
 [[nodiscard]] Variable atan2(const Operand& y, const Operand& x);
 
 /// x to the power `exponent`: NaN for a negative x unless the exponent is whole.
-[[nodiscard]] Variable pow(const Operand& x, double exponent);
+[[nodiscard]] Variable pow(const Variable& x, double exponent);
 
 /// x limited to [min, max]; its gradient is zero outside and at the limits. If min > max, max
 /// counts.
-[[nodiscard]] Variable clamp(const Operand& x, double min, double max);
-[[nodiscard]] Variable clamp_min(const Operand& x, double min);
-[[nodiscard]] Variable clamp_max(const Operand& x, double max);
+[[nodiscard]] Variable clamp(const Variable& x, double min, double max);
+[[nodiscard]] Variable clamp_min(const Variable& x, double min);
+[[nodiscard]] Variable clamp_max(const Variable& x, double max);
 
 /// x where mask is false, `value` where it is true; mask (bool) is broadcast to x's shape.
 [[nodiscard]] Variable masked_fill(const Operand& x, const Tensor& mask, double value);

@@ -6,6 +6,7 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/linear_map.hpp>
+#include <lockstep/autograd/operand.hpp>
 
 namespace lockstep {
 namespace {
@@ -120,11 +121,17 @@ class UnaryNode : public PooledNode<UnaryNode> {
 
 }  // namespace
 
-Variable detail::unary(const UnaryFunction& f, const Variable& x) {
-  const Tensor y = Tensor::empty_like(x.data());
-  unary_forward(f, x.data(), y);
-  if (is_piecewise_linear(f)) return record<LinearMapNode<Slope>>(y, {&x}, Slope{f, x.data()});
-  return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
+Variable detail::unary(const UnaryFunction& f, const Variable& input) {
+  return natively(
+      [&](const Variable& x) {
+        const Tensor y = Tensor::empty_like(x.data());
+        unary_forward(f, x.data(), y);
+        if (is_piecewise_linear(f)) {
+          return record<LinearMapNode<Slope>>(y, {&x}, Slope{f, x.data()});
+        }
+        return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
+      },
+      input);
 }
 
 }  // namespace lockstep

@@ -149,7 +149,7 @@ void product_on_device(DeviceMath& math, const char* name, ProductSize size, con
 
 void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
              const Matrices& c, const Tensor& bias) {
-  dispatch_operands(a.tensor.dtype(), name, [&]<class T>() {
+  dispatch_stored(a.tensor.dtype(), name, [&]<class T>() {
     constexpr DType sums = dtype_of<SumOf<T>>;
     if (b.tensor.dtype() != a.tensor.dtype() || c.tensor.dtype() != sums ||
         (bias.defined() && bias.dtype() != sums)) {

@@ -3,43 +3,50 @@
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 // Shared by elementwise functions of one argument. A function F has value(x) and gradient(g, s),
-// computed from the result's gradient g and the saved input or output s of the forward. Private to
-// the kernels' .cpp files.
+// computed from the result's gradient g and the saved input or output s of the forward. T is what
+// tensors store; F calculates in SumOf<T>. Private to the kernels' .cpp files.
 
 namespace lockstep::detail {
 
 template <class T, class Space, class F>
 void unary_forward_kernel(const Space& space, const F& f, const Tensor& x, const Tensor& y) {
+  using Wide = SumOf<T>;
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
   for_each_element(
-      F::forward, space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) { out(i) = f.value(in(i)); });
+      F::forward, space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        out(i) = static_cast<T>(f.value(static_cast<Wide>(in(i))));
+      });
 }
 
 template <class T, class Space, class F>
 void unary_backward_kernel(const Space& space, const F& f, const Tensor& grad_y,
                            const Tensor& saved, bool accumulate, const Tensor& grad_x) {
+  using Wide = SumOf<T>;
   const auto g = flat_view<Space, const T>(grad_y);
   const auto at = flat_view<Space, const T>(saved);
   const auto result = flat_view<Space, T>(grad_x);
   // Two loops: a choice inside keeps GCC 12 from making vectors of the longer ones.
   if (accumulate) {
     for_each_element(
-        F::backward, space, saved.numel(),
-        KOKKOS_LAMBDA(std::int64_t i) { result(i) += f.gradient(g(i), at(i)); });
+        F::backward, space, saved.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+          const Wide more = f.gradient(static_cast<Wide>(g(i)), static_cast<Wide>(at(i)));
+          result(i) = static_cast<T>(static_cast<Wide>(result(i)) + more);
+        });
   } else {
     for_each_element(
-        F::backward, space, saved.numel(),
-        KOKKOS_LAMBDA(std::int64_t i) { result(i) = f.gradient(g(i), at(i)); });
+        F::backward, space, saved.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+          result(i) = static_cast<T>(f.gradient(static_cast<Wide>(g(i)), static_cast<Wide>(at(i))));
+        });
   }
 }
 
-/// y = f(x), where make.template operator()<T>() is f for elements of type T.
+/// y = f(x), where make.template operator()<SumOf<T>>() is f for elements of type T.
 template <class Make>
 void unary_forward_by(const char* name, const Make& make, const Tensor& x, const Tensor& y) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), name, [&]<class T>() {
-      unary_forward_kernel<T>(space, make.template operator()<T>(), x, y);
+    dispatch_stored(x.dtype(), name, [&]<class T>() {
+      unary_forward_kernel<T>(space, make.template operator()<SumOf<T>>(), x, y);
     });
   });
 }
@@ -49,9 +56,9 @@ template <class Make>
 void unary_backward_by(const char* name, const Make& make, const Tensor& grad_y,
                        const Tensor& saved, bool accumulate, const Tensor& grad_x) {
   dispatch(current_stream(saved.device()), [&](const auto& space) {
-    dispatch_floating(saved.dtype(), name, [&]<class T>() {
-      unary_backward_kernel<T>(space, make.template operator()<T>(), grad_y, saved, accumulate,
-                               grad_x);
+    dispatch_stored(saved.dtype(), name, [&]<class T>() {
+      unary_backward_kernel<T>(space, make.template operator()<SumOf<T>>(), grad_y, saved,
+                               accumulate, grad_x);
     });
   });
 }
