@@ -115,7 +115,7 @@ void convolve(const Convolution& c, const math::ConvolutionAddresses& at) {
 }
 
 void compute(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
-  dispatch_operands(p.operands, "stand-in", [&]<class T>() { multiply<T>(p, at); });
+  dispatch_stored(p.operands, "stand-in", [&]<class T>() { multiply<T>(p, at); });
 }
 void compute(const Convolution& c, const math::ConvolutionAddresses& at) {
   dispatch_floating(c.dtype, "stand-in", [&]<class T>() { convolve<T>(c, at); });
