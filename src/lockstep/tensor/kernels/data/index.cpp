@@ -3,6 +3,7 @@
 #include <string>
 
 #include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
@@ -58,21 +59,21 @@ void forward_kernel(const Space& space, const Walk& walk, const Tensor& x, const
       });
 }
 
-// One thread handles all indices that may meet in one element.
+// One thread handles all indices that may meet in one element. grad_x has the type of sums.
 template <class T, class Space>
 void backward_kernel(const Space& space, const Walk& walk, std::int64_t picks,
                      std::int64_t pick_stride, const Tensor& grad_y, const Tensor& index,
                      const Tensor& grad_x) {
   const auto g = flat_view<Space, const T>(grad_y);
   const auto chosen = flat_view<Space, const std::int64_t>(index);
-  const auto result = flat_view<Space, T>(grad_x);
+  const auto result = flat_view<Space, SumOf<T>>(grad_x);
   const std::int64_t step = walk.step;
   const std::int64_t in_x = walk.loop.inner_stride(0), in_index = walk.loop.inner_stride(1);
   for_each_run(
       "lockstep::gather_backward", space, walk.loop, KOKKOS_LAMBDA(const Run<2>& run) {
         const auto add = [&](std::int64_t c, std::int64_t i) {
           const std::int64_t o = run.offset[1] + c * in_index + i * pick_stride;
-          result(run.offset[0] + c * in_x + chosen(o) * step) += g(o);
+          result(run.offset[0] + c * in_x + chosen(o) * step) += static_cast<SumOf<T>>(g(o));
         };
         if (in_index == 1) {
           for (std::int64_t i = 0; i < picks; ++i) {
@@ -105,6 +106,17 @@ void find_kernel(const Space& space, const Tensor& x, const Shape& shape, const 
       });
 }
 
+void add_gathered(const Tensor& grad_y, int dim, const Tensor& index, const Tensor& grad_x) {
+  if (index.numel() == 0) return;
+  const Walk walk(grad_x.shape(), dim, index.shape(), without(index.shape(), dim));
+  const std::int64_t stride = row_major_strides(index.shape())[at(dim)];
+  dispatch(current_stream(grad_x.device()), [&](const auto& space) {
+    dispatch_stored(grad_y.dtype(), "gather", [&]<class T>() {
+      backward_kernel<T>(space, walk, index.size(dim), stride, grad_y, index, grad_x);
+    });
+  });
+}
+
 std::string no_element(const IndexCheck& check, std::int64_t i, std::int64_t index) {
   return "gather: index " + std::to_string(index) + ", number " + std::to_string(i) + " of " +
          to_string(check.indices) + ", is outside dimension " + std::to_string(check.place) +
@@ -133,22 +145,21 @@ Tensor checked_gather(const Tensor& x, int dim, const Tensor& index) {
 void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y) {
   const Walk walk(x.shape(), dim, index.shape(), index.shape());
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "gather",
-                      [&]<class T>() { forward_kernel<T>(space, walk, x, index, y); });
+    dispatch_stored(x.dtype(), "gather",
+                    [&]<class T>() { forward_kernel<T>(space, walk, x, index, y); });
   });
 }
 
 void gather_backward(const Tensor& grad_y, int dim, const Tensor& index, bool accumulate,
                      const Tensor& grad_x) {
+  if (is_half(grad_x.dtype())) {  // an element may be the sum of many
+    const Tensor sums = accumulate ? grad_x.to(DType::f32)
+                                   : Tensor::zeros(grad_x.shape(), DType::f32, grad_x.device());
+    add_gathered(grad_y, dim, index, sums);
+    return convert(sums, grad_x);
+  }
   if (!accumulate) grad_x.zero();
-  if (index.numel() == 0) return;
-  const Walk walk(grad_x.shape(), dim, index.shape(), without(index.shape(), dim));
-  const std::int64_t stride = row_major_strides(index.shape())[at(dim)];
-  dispatch(current_stream(grad_x.device()), [&](const auto& space) {
-    dispatch_floating(grad_x.dtype(), "gather", [&]<class T>() {
-      backward_kernel<T>(space, walk, index.size(dim), stride, grad_y, index, grad_x);
-    });
-  });
+  add_gathered(grad_y, dim, index, grad_x);
 }
 
 void find_along(const Tensor& x, int dim, const Tensor& values, const Tensor& indices) {

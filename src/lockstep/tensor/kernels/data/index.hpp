@@ -2,7 +2,7 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Elements picked along one dimension by an index for each: index is i64 of as many dimensions as
-// x; its extents but that of `dim` are at most x's. f32 or f64.
+// x; its extents but that of `dim` are at most x's. Any floating dtype.
 
 namespace lockstep {
 
@@ -15,12 +15,12 @@ namespace lockstep {
 void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y);
 
 /// grad_x[..., index[..., i, ...], ...] += grad_y[..., i, ...], after zeroing grad_x unless
-/// `accumulate`; contributions to one element are added in the order of i.
+/// `accumulate`; contributions to one element are added in the order of i, those of 16 bits in f32.
 void gather_backward(const Tensor& grad_y, int dim, const Tensor& index, bool accumulate,
                      const Tensor& grad_x);
 
 /// indices = the first position along `dim` at which x equals `values` (two NaN count as equal).
-/// values and indices (i64) lack `dim` or hold it with extent 1.
+/// values and indices (i64) lack `dim` or hold it with extent 1. f32 or f64.
 void find_along(const Tensor& x, int dim, const Tensor& values, const Tensor& indices);
 
 }  // namespace lockstep

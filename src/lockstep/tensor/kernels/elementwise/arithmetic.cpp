@@ -11,6 +11,7 @@ namespace {
 using detail::broadcast_strides;
 using detail::Run;
 using detail::StridedLoop;
+using detail::View;
 
 template <class T>
 struct Add {
@@ -49,43 +50,156 @@ struct Atan2Slope {
   }
 };
 
-// RepeatA, RepeatB: the operand is one element in the innermost loop, read before the loop.
-template <class T, class Op, bool RepeatA, bool RepeatB, class Space>
-void arithmetic_kernel(const Space& space, const StridedLoop<3>& loop, const Tensor& a,
-                       const Tensor& b, bool accumulate, T scale, const Tensor& out) {
-  const auto left = flat_view<Space, const T>(a);
-  const auto right = flat_view<Space, const T>(b);
+// Operands of the innermost loop. `first` is read before it, `get` within it; S is what is stored.
+
+/// Elements side by side.
+template <class S, class Space>
+struct Neighbours {
+  View<Space, const S, 1> elements;
+
+  explicit Neighbours(const Tensor& t) : elements(flat_view<Space, const S>(t)) {}
+  [[nodiscard]] KOKKOS_FUNCTION SumOf<S> first(std::int64_t) const { return 0; }
+  [[nodiscard]] KOKKOS_FUNCTION SumOf<S> get(SumOf<S>, std::int64_t i) const {
+    return static_cast<SumOf<S>>(elements(i));
+  }
+};
+
+/// One element.
+template <class S, class Space>
+struct Repeated {
+  View<Space, const S, 1> elements;
+
+  explicit Repeated(const Tensor& t) : elements(flat_view<Space, const S>(t)) {}
+  [[nodiscard]] KOKKOS_FUNCTION SumOf<S> first(std::int64_t i) const {
+    return static_cast<SumOf<S>>(elements(i));
+  }
+  [[nodiscard]] KOKKOS_FUNCTION SumOf<S> get(SumOf<S> element, std::int64_t) const {
+    return element;
+  }
+};
+
+/// Products of neighbours.
+template <class S, class Space>
+struct Products {
+  Neighbours<S, Space> a, b;
+
+  [[nodiscard]] KOKKOS_FUNCTION SumOf<S> first(std::int64_t) const { return 0; }
+  [[nodiscard]] KOKKOS_FUNCTION SumOf<S> get(SumOf<S>, std::int64_t i) const {
+    return a.get(0, i) * b.get(0, i);
+  }
+};
+
+template <class T, class Op, class A, class B, class Space>
+void arithmetic_kernel(const Space& space, const StridedLoop<3>& loop, const A& a, const B& b,
+                       bool accumulate, SumOf<T> scale, const Tensor& out) {
+  using Wide = SumOf<T>;
   const auto result = flat_view<Space, T>(out);
   for_each_run(
       "lockstep::arithmetic", space, loop, KOKKOS_LAMBDA(const Run<3>& run) {
         const std::int64_t in_a = run.offset[0], in_b = run.offset[1], in_out = run.offset[2];
-        const T the_a = left(in_a), the_b = right(in_b);
+        const Wide first_a = a.first(in_a), first_b = b.first(in_b);
 #pragma omp simd
         for (std::int64_t c = 0; c < run.count; ++c) {
-          const T value = scale * Op::apply(RepeatA ? the_a : left(in_a + c),
-                                            RepeatB ? the_b : right(in_b + c));
-          result(in_out + c) = accumulate ? result(in_out + c) + value : value;
+          const Wide value = scale * Op::apply(a.get(first_a, in_a + c), b.get(first_b, in_b + c));
+          result(in_out + c) =
+              static_cast<T>(accumulate ? static_cast<Wide>(result(in_out + c)) + value : value);
         }
       });
 }
 
+StridedLoop<3> loop_over(const Shape& a, const Shape& b, const Shape& out) {
+  return StridedLoop<3>(out, {broadcast_strides(a, out), broadcast_strides(b, out),
+                              broadcast_strides(out, out)});
+}
+
 template <class T, class Op, class Space>
-void run_arithmetic(const Space& space, const Tensor& a, const Tensor& b, bool accumulate, T scale,
-                    const Tensor& out) {
-  const StridedLoop<3> loop(out.shape(), {broadcast_strides(a.shape(), out.shape()),
-                                          broadcast_strides(b.shape(), out.shape()),
-                                          broadcast_strides(out.shape(), out.shape())});
+void run_arithmetic(const Space& space, const Tensor& a, const Tensor& b, bool accumulate,
+                    double scale, const Tensor& out) {
+  using Each = Neighbours<T, Space>;
+  using One = Repeated<T, Space>;
+  const StridedLoop<3> loop = loop_over(a.shape(), b.shape(), out.shape());
+  const auto factor = static_cast<SumOf<T>>(scale);
+  const auto run = [&](const auto& left, const auto& right) {
+    arithmetic_kernel<T, Op>(space, loop, left, right, accumulate, factor, out);
+  };
   const bool repeat_a = loop.inner_stride(0) == 0, repeat_b = loop.inner_stride(1) == 0;
-  const auto kernel = repeat_a ? (repeat_b ? arithmetic_kernel<T, Op, true, true, Space>
-                                           : arithmetic_kernel<T, Op, true, false, Space>)
-                               : (repeat_b ? arithmetic_kernel<T, Op, false, true, Space>
-                                           : arithmetic_kernel<T, Op, false, false, Space>);
-  kernel(space, loop, a, b, accumulate, scale, out);
+  if (repeat_a) return repeat_b ? run(One(a), One(b)) : run(One(a), Each(b));
+  return repeat_b ? run(Each(a), One(b)) : run(Each(a), Each(b));
+}
+
+/// f32 + S -> f32.
+template <class S, class Space>
+void add_narrow(const Space& space, const Tensor& wide, const Tensor& narrow, bool accumulate,
+                double scale, const Tensor& out) {
+  arithmetic_kernel<float, Add<float>>(
+      space, loop_over(out.shape(), out.shape(), out.shape()), Neighbours<float, Space>(wide),
+      Neighbours<S, Space>(narrow), accumulate, static_cast<float>(scale), out);
+}
+
+void add_of_two_types(const Tensor& wide, const Tensor& narrow, bool accumulate, double scale,
+                      const Tensor& out) {
+  if (wide.dtype() != DType::f32 || wide.shape() != out.shape() || narrow.shape() != out.shape()) {
+    throw ShapeError("a sum of " + describe(wide) + " and " + describe(narrow) +
+                     " as f32 takes an f32 operand and one of 16 bits, both of the result's shape");
+  }
+  dispatch(current_stream(out.device()), [&](const auto& space) {
+    if (narrow.dtype() == DType::bf16) {
+      add_narrow<BFloat16>(space, wide, narrow, accumulate, scale, out);
+    } else {
+      add_narrow<Float16>(space, wide, narrow, accumulate, scale, out);
+    }
+  });
+}
+
+template <class T, class Op, class Space>
+void number_kernel(const Space& space, const Tensor& a, SumOf<T> number, bool accumulate,
+                   const Tensor& y) {
+  using Wide = SumOf<T>;
+  const auto in = flat_view<Space, const T>(a);
+  const auto out = flat_view<Space, T>(y);
+  for_each_element(
+      "lockstep::arithmetic_number", space, a.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        const Wide value = Op::apply(static_cast<Wide>(in(i)), number);
+        out(i) = static_cast<T>(accumulate ? static_cast<Wide>(out(i)) + value : value);
+      });
+}
+
+/// b / a.
+template <class T>
+struct DivideInto {
+  KOKKOS_FUNCTION static T apply(T a, T b) { return b / a; }
+};
+
+template <template <class> class Op>
+void with_number(const Tensor& a, double number, bool accumulate, const Tensor& out) {
+  dispatch(current_stream(out.device()), [&](const auto& space) {
+    dispatch_stored(out.dtype(), "arithmetic", [&]<class T>() {
+      using Wide = SumOf<T>;
+      number_kernel<T, Op<Wide>>(space, a, static_cast<Wide>(number), accumulate, out);
+    });
+  });
+}
+
+/// Operations of tensors whose kernels store f32 and f64 only.
+template <class Space>
+void run_rare(const Space& space, Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate,
+              double scale, const Tensor& out) {
+  dispatch_floating(out.dtype(), "arithmetic", [&]<class T>() {
+    switch (op) {
+      case Arithmetic::equal:
+        return run_arithmetic<T, Equal<T>>(space, a, b, accumulate, scale, out);
+      case Arithmetic::atan2:
+        return run_arithmetic<T, Atan2<T>>(space, a, b, accumulate, scale, out);
+      default:
+        return run_arithmetic<T, Atan2Slope<T>>(space, a, b, accumulate, scale, out);
+    }
+  });
 }
 
 template <class T, class Space>
-void masked_fill_kernel(const Space& space, const Tensor& x, const Tensor& mask, T value,
+void masked_fill_kernel(const Space& space, const Tensor& x, const Tensor& mask, SumOf<T> value,
                         bool accumulate, const Tensor& y) {
+  using Wide = SumOf<T>;
   const StridedLoop<2> loop(x.shape(), {broadcast_strides(x.shape(), x.shape()),
                                         broadcast_strides(mask.shape(), x.shape())});
   const auto in = flat_view<Space, const T>(x);
@@ -96,8 +210,8 @@ void masked_fill_kernel(const Space& space, const Tensor& x, const Tensor& mask,
       "lockstep::masked_fill", space, loop, KOKKOS_LAMBDA(const Run<2>& run) {
         const std::int64_t i = run.offset[0], m = run.offset[1];
         for (std::int64_t c = 0; c < run.count; ++c) {
-          const T result = fill(m + c * step) ? value : in(i + c);
-          out(i + c) = accumulate ? out(i + c) + result : result;
+          const Wide result = fill(m + c * step) ? value : static_cast<Wide>(in(i + c));
+          out(i + c) = static_cast<T>(accumulate ? static_cast<Wide>(out(i + c)) + result : result);
         }
       });
 }
@@ -106,25 +220,58 @@ void masked_fill_kernel(const Space& space, const Tensor& x, const Tensor& mask,
 
 void arithmetic(Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out,
                 double scale) {
+  if (op == Arithmetic::add && out.dtype() == DType::f32) {
+    if (is_half(b.dtype())) return add_of_two_types(a, b, accumulate, scale, out);
+    if (is_half(a.dtype())) return add_of_two_types(b, a, accumulate, scale, out);
+  }
   dispatch(current_stream(out.device()), [&](const auto& space) {
-    dispatch_floating(out.dtype(), "arithmetic", [&]<class T>() {
-      const T factor = static_cast<T>(scale);
+    if (op > Arithmetic::divide) return run_rare(space, op, a, b, accumulate, scale, out);
+    dispatch_stored(out.dtype(), "arithmetic", [&]<class T>() {
+      using Wide = SumOf<T>;
       switch (op) {
         case Arithmetic::add:
-          return run_arithmetic<T, Add<T>>(space, a, b, accumulate, factor, out);
+          return run_arithmetic<T, Add<Wide>>(space, a, b, accumulate, scale, out);
         case Arithmetic::subtract:
-          return run_arithmetic<T, Subtract<T>>(space, a, b, accumulate, factor, out);
+          return run_arithmetic<T, Subtract<Wide>>(space, a, b, accumulate, scale, out);
         case Arithmetic::multiply:
-          return run_arithmetic<T, Multiply<T>>(space, a, b, accumulate, factor, out);
-        case Arithmetic::divide:
-          return run_arithmetic<T, Divide<T>>(space, a, b, accumulate, factor, out);
-        case Arithmetic::equal:
-          return run_arithmetic<T, Equal<T>>(space, a, b, accumulate, factor, out);
-        case Arithmetic::atan2:
-          return run_arithmetic<T, Atan2<T>>(space, a, b, accumulate, factor, out);
-        case Arithmetic::atan2_slope:
-          return run_arithmetic<T, Atan2Slope<T>>(space, a, b, accumulate, factor, out);
+          return run_arithmetic<T, Multiply<Wide>>(space, a, b, accumulate, scale, out);
+        default:
+          return run_arithmetic<T, Divide<Wide>>(space, a, b, accumulate, scale, out);
       }
+    });
+  });
+}
+
+void arithmetic(Arithmetic op, const Tensor& a, double number, bool accumulate, const Tensor& out) {
+  switch (op) {
+    case Arithmetic::add:
+      return with_number<Add>(a, number, accumulate, out);
+    case Arithmetic::multiply:
+      return with_number<Multiply>(a, number, accumulate, out);
+    case Arithmetic::divide:
+      return with_number<Divide>(a, number, accumulate, out);
+    default:
+      throw Error("arithmetic with a number adds, multiplies or divides");
+  }
+}
+
+void number_over(double number, const Tensor& x, const Tensor& out) {
+  with_number<DivideInto>(x, number, false, out);
+}
+
+void multiply_divide(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate,
+                     const Tensor& out, double scale) {
+  const StridedLoop<3> loop = loop_over(out.shape(), c.shape(), out.shape());
+  dispatch(current_stream(out.device()), [&](const auto& space) {
+    dispatch_stored(out.dtype(), "arithmetic", [&]<class T>() {
+      using Space = std::decay_t<decltype(space)>;
+      const Products<T, Space> products{Neighbours<T, Space>(a), Neighbours<T, Space>(b)};
+      const auto run = [&](const auto& divisor) {
+        arithmetic_kernel<T, Divide<SumOf<T>>>(space, loop, products, divisor, accumulate,
+                                               static_cast<SumOf<T>>(scale), out);
+      };
+      if (loop.inner_stride(1) == 0) return run(Repeated<T, Space>(c));
+      run(Neighbours<T, Space>(c));
     });
   });
 }
@@ -132,8 +279,8 @@ void arithmetic(Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate
 void masked_fill_copy(const Tensor& x, const Tensor& mask, double value, bool accumulate,
                       const Tensor& y) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "masked_fill", [&]<class T>() {
-      masked_fill_kernel<T>(space, x, mask, static_cast<T>(value), accumulate, y);
+    dispatch_stored(x.dtype(), "masked_fill", [&]<class T>() {
+      masked_fill_kernel<T>(space, x, mask, static_cast<SumOf<T>>(value), accumulate, y);
     });
   });
 }

@@ -14,6 +14,13 @@ using detail::Run;
 using detail::StridedLoop;
 using detail::Strides;
 
+/// What is stored: `value`, or its sum with what is there.
+template <class T>
+KOKKOS_FUNCTION T stored(T there, T value, bool accumulate) {
+  using Wide = SumOf<T>;
+  return accumulate ? static_cast<T>(static_cast<Wide>(there) + static_cast<Wide>(value)) : value;
+}
+
 // Operand 0 of a loop is the source, operand 1 the target. `From`, `To`: their strides in the
 // innermost loop, or -1 if known only at run time.
 template <class T, int From, int To, class Space>
@@ -31,7 +38,7 @@ void rows_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& s
 #pragma omp simd
         for (std::int64_t c = 0; c < run.count; ++c) {
           const T value = in(i + c * step);
-          out(o + c * stride) = accumulate ? out(o + c * stride) + value : value;
+          out(o + c * stride) = stored(out(o + c * stride), value, accumulate);
         }
       });
 }
@@ -68,7 +75,7 @@ void tiles_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& 
 #pragma omp simd
           for (std::int64_t c = 0; c < right; ++c) {
             T& element = out(o + r * out_row + c);
-            element = accumulate ? element + tile[r * width + c] : tile[r * width + c];
+            element = stored(element, tile[r * width + c], accumulate);
           }
         }
       });
@@ -122,7 +129,7 @@ void permute_copy(const Tensor& x, const Dims& dims, bool accumulate, const Tens
   StridedLoop<2> loop(y.shape(), {source, row_major_strides(y.shape())});
   const bool tiles = bring_source_rows_inside(loop);
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "permute", [&]<class T>() {
+    dispatch_stored(x.dtype(), "permute", [&]<class T>() {
       if (tiles) {
         tiles_kernel<T>(space, loop, x, y, accumulate);
       } else {
@@ -136,7 +143,7 @@ void expand_copy(const Tensor& x, bool accumulate, const Tensor& y) {
   const StridedLoop<2> loop(
       y.shape(), {broadcast_strides(x.shape(), y.shape()), row_major_strides(y.shape())});
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "expand",
+    dispatch_stored(x.dtype(), "expand",
                       [&]<class T>() { strided_copy<T>(space, loop, x, y, accumulate); });
   });
 }
@@ -145,7 +152,7 @@ void narrow_copy(const Tensor& x, int dim, std::int64_t start, bool accumulate, 
   const NarrowedRows from(x.shape(), dim), to(y.shape(), dim);
   const StridedLoop<2> loop({to.rows, to.width}, {Strides{from.width, 1}, Strides{to.width, 1}});
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "narrow", [&]<class T>() {
+    dispatch_stored(x.dtype(), "narrow", [&]<class T>() {
       strided_copy<T>(space, loop, x, y, accumulate, start * from.inner, 0);
     });
   });
@@ -156,7 +163,7 @@ void narrow_assign(const Tensor& x, int dim, std::int64_t start, bool accumulate
   const StridedLoop<2> loop({from.rows, from.width},
                             {Strides{from.width, 1}, Strides{to.width, 1}});
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "narrow", [&]<class T>() {
+    dispatch_stored(x.dtype(), "narrow", [&]<class T>() {
       strided_copy<T>(space, loop, x, y, accumulate, 0, start * to.inner);
     });
   });

@@ -2,7 +2,7 @@
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
-// Copies between tensors of different shapes. f32 or f64, one dtype.
+// Copies between tensors of different shapes, of one floating dtype.
 
 namespace lockstep {
 

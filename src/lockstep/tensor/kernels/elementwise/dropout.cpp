@@ -51,32 +51,57 @@ void scale_kernel(const Space& space, double p, const RandomKey& key, std::int64
       });
 }
 
-template <class T, class Space>
-void apply_kernel(const Space& space, const Tensor& x, const Tensor& scale, bool accumulate,
-                  const Tensor& y) {
+template <class Wide>
+KOKKOS_FUNCTION Wide scale_of(Wide element, Wide) {
+  return element;
+}
+template <class Wide>
+KOKKOS_FUNCTION Wide scale_of(bool keep, Wide kept) {
+  return keep ? kept : Wide{0};
+}
+
+// T: x and y; S: the scale, bool if it is a mask of what `kept` multiplies.
+template <class T, class S, class Space>
+void apply_kernel(const Space& space, const Tensor& x, const Tensor& scale, SumOf<T> kept,
+                  bool accumulate, const Tensor& y) {
+  using Wide = SumOf<T>;
   const std::int64_t rows = scale.numel();
   const std::int64_t width = rows == 0 ? 0 : x.numel() / rows;
   const auto in = view<Space, const T, 2>(x.reshape({rows, width}));
-  const auto factor = flat_view<Space, const T>(scale);
+  const auto factor = flat_view<Space, const S>(scale);
   const auto out = view<Space, T, 2>(y.reshape({rows, width}));
   for_each_row(
       "lockstep::apply_scale", space, rows, width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T by = factor(r);
-        lanes.each(
-            [&](std::int64_t c) { out(r, c) = (accumulate ? out(r, c) : T{0}) + in(r, c) * by; });
+        const Wide by = scale_of<Wide>(factor(r), kept);
+        lanes.each([&](std::int64_t c) {
+          out(r, c) = static_cast<T>((accumulate ? static_cast<Wide>(out(r, c)) : Wide{0}) +
+                                     static_cast<Wide>(in(r, c)) * by);
+        });
       });
 }
 
-template <class T, class Space>
+template <class T, class S, class Space>
 void apply_elementwise_kernel(const Space& space, const Tensor& x, const Tensor& scale,
-                              bool accumulate, const Tensor& y) {
+                              SumOf<T> kept, bool accumulate, const Tensor& y) {
+  using Wide = SumOf<T>;
   const auto in = flat_view<Space, const T>(x);
-  const auto factor = flat_view<Space, const T>(scale);
+  const auto factor = flat_view<Space, const S>(scale);
   const auto out = flat_view<Space, T>(y);
-  for_each(
-      "lockstep::apply_scale_elementwise", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = (accumulate ? out(i) : T{0}) + in(i)*factor(i); });
+  for_each_element(
+      "lockstep::apply_scale_elementwise", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        out(i) =
+            static_cast<T>((accumulate ? static_cast<Wide>(out(i)) : Wide{0}) +
+                           static_cast<Wide>(in(i)) * scale_of<Wide>(factor(i), kept));
+      });
+}
+
+template <class T, class S, class Space>
+void run_apply(const Space& space, const Tensor& x, const Tensor& scale, double kept,
+               bool accumulate, const Tensor& y) {
+  const auto kernel = scale.numel() == x.numel() ? apply_elementwise_kernel<T, S, Space>
+                                                 : apply_kernel<T, S, Space>;
+  kernel(space, x, scale, static_cast<SumOf<T>>(kept), accumulate, y);
 }
 
 }  // namespace
@@ -101,24 +126,27 @@ void dropout_scale_run(double p, const RandomKey& key, std::int64_t first, const
     return narrow_copy(blocks, 1, before, false, scale.reshape({rows, width}));
   }
   dispatch(current_stream(scale.device()), [&](const auto& space) {
+    if (scale.dtype() == DType::boolean) {
+      return scale_kernel<bool>(space, p, key, first / words, scale);
+    }
     dispatch_floating(scale.dtype(), "dropout",
                       [&]<class T>() { scale_kernel<T>(space, p, key, first / words, scale); });
   });
 }
 
-void apply_scale(const Tensor& x, const Tensor& scale, bool accumulate, const Tensor& y) {
+void apply_scale(const Tensor& x, const Tensor& scale, bool accumulate, const Tensor& y,
+                 double kept) {
   const bool covers = scale.numel() == 0 ? x.numel() == 0 : x.numel() % scale.numel() == 0;
-  if (!covers || x.shape() != y.shape() || x.dtype() != scale.dtype()) {
+  const DType wanted = is_half(x.dtype()) ? DType::boolean : x.dtype();
+  if (!covers || x.shape() != y.shape() || scale.dtype() != wanted) {
     throw ShapeError("apply_scale: scale " + describe(scale) + " does not cover " + describe(x) +
-                     " evenly, or the result " + describe(y) + " has another shape");
+                     " evenly, or is not " + std::string(name_of(wanted)) + ", or the result " +
+                     describe(y) + " has another shape");
   }
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "dropout", [&]<class T>() {
-      if (scale.numel() == x.numel()) {
-        apply_elementwise_kernel<T>(space, x, scale, accumulate, y);
-      } else {
-        apply_kernel<T>(space, x, scale, accumulate, y);
-      }
+    dispatch_stored(x.dtype(), "dropout", [&]<class T>() {
+      using Scale = std::conditional_t<sizeof(T) == 2, bool, T>;
+      run_apply<T, Scale>(space, x, scale, kept, accumulate, y);
     });
   });
 }

@@ -62,20 +62,24 @@ void convert_kernel(const Space& space, const Tensor& x, const Tensor& y) {
       KOKKOS_LAMBDA(std::int64_t i) { out(i) = static_cast<To>(in(i)); });
 }
 
-template <class T, class Space>
-void add_scaled_kernel(const Space& space, const Tensor& x, T alpha, const Tensor& y) {
-  const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);
-  for_each(
-      "lockstep::add_scaled", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) += alpha * in(i); });
+template <class From, class To, class Space>
+void add_scaled_kernel(const Space& space, const Tensor& x, SumOf<To> alpha, const Tensor& y) {
+  using Wide = SumOf<To>;
+  const auto in = flat_view<Space, const From>(x);
+  const auto out = flat_view<Space, To>(y);
+  for_each_element(
+      "lockstep::add_scaled", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        out(i) = static_cast<To>(static_cast<Wide>(out(i)) + alpha * static_cast<Wide>(in(i)));
+      });
 }
 
 template <class T, class Space>
-void scale_kernel(const Space& space, const Tensor& x, T alpha) {
+void scale_kernel(const Space& space, const Tensor& x, SumOf<T> alpha) {
   const auto out = flat_view<Space, T>(x);
-  for_each(
-      "lockstep::scale", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) { out(i) *= alpha; });
+  for_each_element(
+      "lockstep::scale", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        out(i) = static_cast<T>(static_cast<SumOf<T>>(out(i)) * alpha);
+      });
 }
 
 template <class T, class Space>
@@ -114,21 +118,26 @@ void convert(const Tensor& x, const Tensor& y) {
 
 void add_scaled(const Tensor& x, double alpha, const Tensor& y) {
   expect_same_shape("add_scaled", x, y);
-  if (is_half(x.dtype()) && x.dtype() == y.dtype()) {  // in f32, rounded once
-    const Tensor sum = y.to(DType::f32);
-    add_scaled(x.to(DType::f32), alpha, sum);
-    return convert(sum, y);
-  }
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "add_scaled",
-                      [&]<class T>() { add_scaled_kernel<T>(space, x, static_cast<T>(alpha), y); });
+    const auto run = [&]<class From, class To>() {
+      add_scaled_kernel<From, To>(space, x, static_cast<SumOf<To>>(alpha), y);
+    };
+    dispatch_stored(x.dtype(), "add_scaled", [&]<class From>() {
+      if constexpr (sizeof(From) == 2) {
+        if (y.dtype() == DType::f32) return run.template operator()<From, float>();
+      } else if constexpr (std::is_same_v<From, float>) {
+        if (y.dtype() == DType::bf16) return run.template operator()<From, BFloat16>();
+        if (y.dtype() == DType::f16) return run.template operator()<From, Float16>();
+      }
+      run.template operator()<From, From>();
+    });
   });
 }
 
 void scale(const Tensor& x, double alpha) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "scale",
-                      [&]<class T>() { scale_kernel<T>(space, x, static_cast<T>(alpha)); });
+    dispatch_stored(x.dtype(), "scale",
+                    [&]<class T>() { scale_kernel<T>(space, x, static_cast<SumOf<T>>(alpha)); });
   });
 }
 

@@ -14,10 +14,11 @@ void fill(const Tensor& t, double value);
 /// nearest. Same shape.
 void convert(const Tensor& x, const Tensor& y);
 
-/// y += alpha * x. f32 or f64.
+/// y += alpha * x. One floating dtype, or one f32 and the other of 16 bits; computed in f32 and
+/// rounded once if one has 16 bits.
 void add_scaled(const Tensor& x, double alpha, const Tensor& y);
 
-/// x *= alpha. f32 or f64.
+/// x *= alpha. Any floating dtype.
 void scale(const Tensor& x, double alpha);
 
 /// t = factor t + shift, modulo 2^64 as the hardware and PyTorch count. i64, i32 or u8.

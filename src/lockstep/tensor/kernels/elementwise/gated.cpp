@@ -61,6 +61,7 @@ void prelu_parts_kernel(const Space& space, const Tensor& grad_y, const Tensor& 
 
 template <class T, class Space>
 void glu_forward_kernel(const Space& space, const Shape& shape, const Tensor& x, const Tensor& y) {
+  using Wide = SumOf<T>;
   const std::int64_t half = shape[1] / 2 * shape[2];
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
@@ -68,7 +69,9 @@ void glu_forward_kernel(const Space& space, const Shape& shape, const Tensor& x,
       "lockstep::glu_forward", space, shape[0], half,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         lanes.each([&](std::int64_t c) {
-          out(r * half + c) = in(2 * r * half + c) * math::sigmoid(in((2 * r + 1) * half + c));
+          const auto a = static_cast<Wide>(in(2 * r * half + c));
+          const auto b = static_cast<Wide>(in((2 * r + 1) * half + c));
+          out(r * half + c) = static_cast<T>(a * math::sigmoid(b));
         });
       });
 }
@@ -76,6 +79,7 @@ void glu_forward_kernel(const Space& space, const Shape& shape, const Tensor& x,
 template <class T, bool accumulate, class Space>
 void glu_backward_kernel(const Space& space, const Shape& shape, const Tensor& grad_y,
                          const Tensor& x, const Tensor& grad_x) {
+  using Wide = SumOf<T>;
   const std::int64_t half = shape[1] / 2 * shape[2];
   const auto g = flat_view<Space, const T>(grad_y), in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(grad_x);
@@ -84,12 +88,18 @@ void glu_backward_kernel(const Space& space, const Shape& shape, const Tensor& g
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         lanes.each([&](std::int64_t c) {
           const std::int64_t a = 2 * r * half + c, b = a + half;
-          const auto s = math::sigmoid_and_complement(in(b));
-          const T to_a = g(r * half + c) * s.value, to_b = to_a * in(a)*s.complement;
-          out(a) = accumulate ? out(a) + to_a : to_a;
-          out(b) = accumulate ? out(b) + to_b : to_b;
+          const auto s = math::sigmoid_and_complement(static_cast<Wide>(in(b)));
+          const Wide to_a = static_cast<Wide>(g(r * half + c)) * s.value;
+          const Wide to_b = to_a * static_cast<Wide>(in(a)) * s.complement;
+          out(a) = static_cast<T>(accumulate ? static_cast<Wide>(out(a)) + to_a : to_a);
+          out(b) = static_cast<T>(accumulate ? static_cast<Wide>(out(b)) + to_b : to_b);
         });
       });
+}
+
+template <class T>
+KOKKOS_FUNCTION T sum_of(T a, T b) {
+  return static_cast<T>(static_cast<SumOf<T>>(a) + static_cast<SumOf<T>>(b));
 }
 
 template <class T, bool accumulate, class Space>
@@ -116,15 +126,15 @@ void where_kernel(const Space& space, const Tensor& condition, const Tensor& a, 
 #pragma omp simd
           for (std::int64_t c = 0; c < run.count; ++c) {
             const T value = which[c] ? pa[c] : pb[c];
-            to[c] = accumulate ? to[c] + value : value;
+            to[c] = accumulate ? sum_of(to[c], value) : value;
           }
           return;
         }
         for (std::int64_t c = 0; c < run.count; ++c) {
-          const T value_a = from_a ? from_a[run.offset[2] + c * step_a] : T{0};
-          const T value_b = from_b ? from_b[run.offset[3] + c * step_b] : T{0};
+          const T value_a = from_a ? from_a[run.offset[2] + c * step_a] : T{};
+          const T value_b = from_b ? from_b[run.offset[3] + c * step_b] : T{};
           const T value = which[c * step] ? value_a : value_b;
-          to[c] = accumulate ? to[c] + value : value;
+          to[c] = accumulate ? sum_of(to[c], value) : value;
         }
       });
 }
@@ -150,7 +160,7 @@ void prelu_weight_parts(const Tensor& grad_y, const Tensor& x, const Tensor& par
 void glu_forward(const Tensor& x, int dim, const Tensor& y) {
   const Shape shape = detail::around(x.shape(), dim);
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "glu",
+    dispatch_stored(x.dtype(), "glu",
                       [&]<class T>() { glu_forward_kernel<T>(space, shape, x, y); });
   });
 }
@@ -159,7 +169,7 @@ void glu_backward(const Tensor& grad_y, const Tensor& x, int dim, bool accumulat
                   const Tensor& grad_x) {
   const Shape shape = detail::around(x.shape(), dim);
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "glu", [&]<class T>() {
+    dispatch_stored(x.dtype(), "glu", [&]<class T>() {
       if (accumulate) {
         glu_backward_kernel<T, true>(space, shape, grad_y, x, grad_x);
       } else {
@@ -172,7 +182,7 @@ void glu_backward(const Tensor& grad_y, const Tensor& x, int dim, bool accumulat
 void where_copy(const Tensor& condition, const Tensor& a, const Tensor& b, bool accumulate,
                 const Tensor& y) {
   dispatch(current_stream(y.device()), [&](const auto& space) {
-    dispatch_floating(y.dtype(), "where", [&]<class T>() {
+    dispatch_stored(y.dtype(), "where", [&]<class T>() {
       if (accumulate) {
         where_kernel<T, true>(space, condition, a, b, y);
       } else {

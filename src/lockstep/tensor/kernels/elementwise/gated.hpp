@@ -1,7 +1,7 @@
 #pragma once
 #include <lockstep/tensor/tensor.hpp>
 
-// Activations with a second operand; f32 or f64, one dtype.
+// Activations with a second operand, of one floating dtype; prelu: f32 or f64.
 
 namespace lockstep {
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
 namespace lockstep {
@@ -55,14 +56,40 @@ struct Finish {
   bool accumulate = false;
 };
 
+/// Where results go: to elements of T or, if those of 16 bits are not final, of f32.
+template <class T, class Space>
+struct Target {
+  using Wide = SumOf<T>;
+  T* results = nullptr;
+  Wide* sums = nullptr;
+
+  explicit Target(const Tensor& y) {
+    if (y.dtype() == dtype_of<T>) {
+      results = flat_view<Space, T>(y).data();
+    } else {
+      sums = flat_view<Space, Wide>(y).data();
+    }
+  }
+  KOKKOS_FUNCTION void store(std::int64_t i, Wide result, bool accumulate) const {
+    if constexpr (sizeof(T) == 2) {
+      if (sums) {
+        sums[i] = accumulate ? sums[i] + result : result;
+        return;
+      }
+    }
+    results[i] = static_cast<T>(accumulate ? static_cast<Wide>(results[i]) + result : result);
+  }
+};
+
 // inner = 1: a piece of a row is contiguous.
 template <class T, class Op, class Space>
 void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
                  const Tensor& y) {
+  using Wide = SumOf<T>;
   const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);  // (outer, pieces)
+  const Target<T, Space> out(y);  // (outer, pieces)
   const std::int64_t width = shape.width, pieces = shape.pieces(), whole = width / pieces;
-  const T divisor = static_cast<T>(finish.divisor);
+  const Wide divisor = static_cast<Wide>(finish.divisor);
   const bool accumulate = finish.accumulate;
   for_each_row(
       "lockstep::reduce_rows", space, shape.outer * pieces, whole,
@@ -70,17 +97,17 @@ void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const
         const std::int64_t row = r / pieces, piece = r % pieces;
         const std::int64_t begin = row * width + piece * width / pieces;
         const std::int64_t end = row * width + (piece + 1) * width / pieces;
-        T result = Op::neutral;
+        Wide result = Op::neutral;
         if (is_host_space<Space> && whole < 16) {  // most lanes would be idle
-          for (std::int64_t c = begin; c < begin + whole; ++c) result = Op::combine(result, in(c));
+          for (std::int64_t c = begin; c < begin + whole; ++c) {
+            result = Op::combine(result, static_cast<Wide>(in(c)));
+          }
         } else {
-          result = Op::row(lanes, [&](std::int64_t c) { return in(begin + c); });
+          result = Op::row(lanes,
+                           [&](std::int64_t c) { return static_cast<Wide>(in(begin + c)); });
         }
-        if (end - begin > whole) result = Op::combine(result, in(end - 1));
-        lanes.once([&] {
-          result /= divisor;
-          out(r) = accumulate ? out(r) + result : result;
-        });
+        if (end - begin > whole) result = Op::combine(result, static_cast<Wide>(in(end - 1)));
+        lanes.once([&] { out.store(r, result / divisor, accumulate); });
       });
 }
 
@@ -89,11 +116,12 @@ template <class T, class Op, class Space>
 void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
                     const Tensor& y) {
   constexpr std::int64_t columns = is_host_space<Space> ? 256 : 1, block = 64;
+  using Wide = SumOf<T>;
   const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);  // (outer, pieces, inner)
+  const Target<T, Space> out(y);  // (outer, pieces, inner)
   const std::int64_t width = shape.width, inner = shape.inner, pieces = shape.pieces();
   const std::int64_t strips = (inner + columns - 1) / columns;
-  const T divisor = static_cast<T>(finish.divisor);
+  const Wide divisor = static_cast<Wide>(finish.divisor);
   const bool accumulate = finish.accumulate;
   for_each(
       "lockstep::reduce_columns", space, shape.outer * pieces * strips,
@@ -102,11 +130,11 @@ void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, co
         const std::int64_t end = row * width + (piece + 1) * width / pieces;
         const std::int64_t first = strip * columns;
         const std::int64_t count = inner - first < columns ? inner - first : columns;
-        T total[columns];
+        Wide total[columns];
         for (std::int64_t c = 0; c < count; ++c) total[c] = Op::neutral;
         for (std::int64_t b = row * width + piece * width / pieces; b < end; b += block) {
           const std::int64_t block_end = b + block < end ? b + block : end;
-          T part[columns];
+          Wide part[columns];
           for (std::int64_t c = 0; c < count; ++c) part[c] = Op::neutral;
           std::int64_t k = b;
           for (; k + 4 <= block_end;
@@ -114,22 +142,22 @@ void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, co
             const std::int64_t at = k * inner + first;
 #pragma omp simd
             for (std::int64_t c = 0; c < count; ++c) {
-              const T two = Op::combine(in(at + c), in(at + inner + c));
-              const T more = Op::combine(in(at + 2 * inner + c), in(at + 3 * inner + c));
+              const auto row = [&](std::int64_t i) {
+                return static_cast<Wide>(in(at + i * inner + c));
+              };
+              const Wide two = Op::combine(row(0), row(1)), more = Op::combine(row(2), row(3));
               part[c] = Op::combine(part[c], Op::combine(two, more));
             }
           }
           for (; k < block_end; ++k) {
             for (std::int64_t c = 0; c < count; ++c) {
-              part[c] = Op::combine(part[c], in(k * inner + first + c));
+              part[c] = Op::combine(part[c], static_cast<Wide>(in(k * inner + first + c)));
             }
           }
           for (std::int64_t c = 0; c < count; ++c) total[c] = Op::combine(total[c], part[c]);
         }
         for (std::int64_t c = 0; c < count; ++c) {
-          T& element = out(r * inner + first + c);
-          const T result = total[c] / divisor;
-          element = accumulate ? element + result : result;
+          out.store(r * inner + first + c, total[c] / divisor, accumulate);
         }
       });
 }
@@ -137,13 +165,20 @@ void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, co
 template <class T, class Op, class Space>
 void reduce_middle(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
                    const Tensor& y) {
+  using Wide = SumOf<T>;
+  if (is_half(y.dtype()) && sizeof(T) != 2) {  // the pass after one that made sums
+    const Tensor sums = Tensor::empty(y.shape(), dtype_of<T>, y.device());
+    reduce_middle<T, Op>(space, shape, x, {finish.divisor, false}, sums);
+    return finish.accumulate ? add_scaled(sums, 1.0, y) : convert(sums, y);
+  }
   const std::int64_t pieces = shape.pieces();
-  const Tensor result =
-      pieces == 1 ? y : Tensor::empty({shape.outer, pieces, shape.inner}, x.dtype(), x.device());
+  const Tensor result = pieces == 1 ? y
+                                    : Tensor::empty({shape.outer, pieces, shape.inner},
+                                                    dtype_of<Wide>, x.device());
   const auto kernel = shape.inner == 1 ? rows_kernel<T, Op, Space> : columns_kernel<T, Op, Space>;
   kernel(space, shape, x, pieces == 1 ? finish : Finish{}, result);
   if (pieces > 1) {
-    reduce_middle<T, Op>(space, {shape.outer, pieces, shape.inner}, result, finish, y);
+    reduce_middle<Wide, Op>(space, {shape.outer, pieces, shape.inner}, result, finish, y);
   }
 }
 
@@ -171,8 +206,10 @@ void reduce(const Space& space, const Tensor& x, const Finish& finish, const Ten
     --d;
     const Middle shape{rest.numel() / (loop.extent(group) * inner), loop.extent(group), inner};
     const Tensor result =
-        groups == 0 ? y : Tensor::empty({shape.outer, inner}, x.dtype(), x.device());
-    reduce_middle<T, Op>(space, shape, rest, groups == 0 ? finish : Finish{}, result);
+        groups == 0 ? y : Tensor::empty({shape.outer, inner}, dtype_of<SumOf<T>>, x.device());
+    const bool is_first = rest.dtype() == dtype_of<T>;
+    const auto middle = is_first ? reduce_middle<T, Op, Space> : reduce_middle<SumOf<T>, Op, Space>;
+    middle(space, shape, rest, groups == 0 ? finish : Finish{}, result);
     rest = result;
   }
 }
@@ -181,8 +218,8 @@ void reduce(const Space& space, const Tensor& x, const Finish& finish, const Ten
 
 void reduce_sum(const Tensor& x, double divisor, bool accumulate, const Tensor& y) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "sum", [&]<class T>() {
-      reduce<T, Sum<T>>(space, x, {divisor, accumulate}, y);
+    dispatch_stored(x.dtype(), "sum", [&]<class T>() {
+      reduce<T, Sum<SumOf<T>>>(space, x, {divisor, accumulate}, y);
     });
   });
 }
