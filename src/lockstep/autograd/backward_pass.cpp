@@ -41,8 +41,10 @@ void contribute(const Tensor& gradient, const GradTarget& target) {
   if (!target.wanted) return;
   if (target.accumulate) {
     add_scaled(gradient, 1.0, target.tensor);
-  } else {
+  } else if (target.tensor.dtype() == gradient.dtype()) {
     target.tensor.copy_from(gradient);
+  } else {
+    convert(gradient, target.tensor);  // the f32 gradient of a leaf of 16 bits
   }
 }
 

@@ -12,14 +12,6 @@
 namespace lockstep {
 namespace {
 
-/// For f32 and f64; 16-bit tensors are computed in f32.
-void apply(Arithmetic op, const Tensor& t, const Tensor& other) {
-  if (!is_half(t.dtype())) return arithmetic(op, t, other, false, t);
-  const Tensor wide = t.to(DType::f32);
-  arithmetic(op, wide, other.to(DType::f32), false, wide);
-  t.copy_from(wide.to(t.dtype()));
-}
-
 void apply_whole(Arithmetic op, const Tensor& t, double number) {
   const auto n = static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
   if (op == Arithmetic::multiply) return affine_of_whole(t, n, 0);
@@ -28,8 +20,8 @@ void apply_whole(Arithmetic op, const Tensor& t, double number) {
 
 const Tensor& apply_number(const char* sign, Arithmetic op, const Tensor& t, double number) {
   if (is_floating(t.dtype())) {
-    const DType wide = t.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    apply(op, t, Tensor::full({}, number, wide, t.device()));
+    const bool subtracts = op == Arithmetic::subtract;
+    arithmetic(subtracts ? Arithmetic::add : op, t, subtracts ? -number : number, false, t);
     return t;
   }
   const bool is_whole = std::trunc(number) == number && std::abs(number) < 0x1p63;
@@ -58,7 +50,7 @@ const Tensor& apply_tensor(const char* sign, Arithmetic op, const Tensor& t, con
                      ": both must be floating and of one dtype, and the second must be repeatable "
                      "to the shape of the first");
   }
-  apply(op, t, shares_part(t, other) ? other.clone() : other);
+  arithmetic(op, t, shares_part(t, other) ? other.clone() : other, false, t);
   return t;
 }
 

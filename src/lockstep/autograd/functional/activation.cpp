@@ -152,11 +152,18 @@ struct DropAll {
 };
 
 /// Multiplies each element or channel by 0 or 1 / (1 - p).
-Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
-  if (p == 1.0) return linear_map(DropAll{}, x, empty_plain(x.data()));
-  Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
-  dropout_scale(p, key, scale);
-  return linear_map(detail::ScaleMap{"dropout", std::move(scale)}, x, empty_plain(x.data()));
+Variable scaled(const Variable& input, const Shape& scale_shape, double p, const RandomKey& key) {
+  return natively(
+      [&](const Variable& x) {
+        const Tensor& data = x.data();
+        if (p == 1.0) return linear_map(DropAll{}, x, empty_plain(data));
+        const DType dtype = is_half(data.dtype()) ? DType::boolean : data.dtype();
+        Tensor scale = Tensor::empty(scale_shape, dtype, data.device());
+        dropout_scale(p, key, scale);
+        return linear_map(detail::ScaleMap{"dropout", std::move(scale), 1.0 / (1.0 - p)}, x,
+                          empty_plain(data));
+      },
+      input);
 }
 
 Variable channels_scaled(const char* operation, const char* wanted, int dims, const Variable& x,
@@ -269,19 +276,19 @@ Variable log_softmax(const Operand& x, int dim) {
   return record<LogSoftmaxNode>(y, {&x}, y, dim);
 }
 
-Variable dropout(const Operand& x, double p, const RandomKey& key) {
+Variable dropout(const Variable& x, double p, const RandomKey& key) {
   return scaled(x, x.shape(), p, key);
 }
 
-Variable dropout1d(const Operand& x, double p, const RandomKey& key) {
+Variable dropout1d(const Variable& x, double p, const RandomKey& key) {
   return channels_scaled("dropout1d", "[N, C, L]", 3, x, p, key);
 }
 
-Variable dropout2d(const Operand& x, double p, const RandomKey& key) {
+Variable dropout2d(const Variable& x, double p, const RandomKey& key) {
   return channels_scaled("dropout2d", "[N, C, H, W]", 4, x, p, key);
 }
 
-Variable dropout3d(const Operand& x, double p, const RandomKey& key) {
+Variable dropout3d(const Variable& x, double p, const RandomKey& key) {
   return channels_scaled("dropout3d", "[N, C, D, H, W]", 5, x, p, key);
 }
 

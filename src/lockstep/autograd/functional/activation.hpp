@@ -55,13 +55,13 @@ namespace lockstep {
 
 /// x[N, ...] with each element kept with probability 1 - p and scaled by 1 / (1 - p), else zero.
 /// The choice depends on `key` and the element's global position only, not on ranks.
-[[nodiscard]] Variable dropout(const Operand& x, double p, const RandomKey& key);
+[[nodiscard]] Variable dropout(const Variable& x, double p, const RandomKey& key);
 
 /// The same for whole channels of x[N,C,H,W].
-[[nodiscard]] Variable dropout2d(const Operand& x, double p, const RandomKey& key);
+[[nodiscard]] Variable dropout2d(const Variable& x, double p, const RandomKey& key);
 /// The same of x[N,C,L] and of x[N,C,D,H,W].
-[[nodiscard]] Variable dropout1d(const Operand& x, double p, const RandomKey& key);
-[[nodiscard]] Variable dropout3d(const Operand& x, double p, const RandomKey& key);
+[[nodiscard]] Variable dropout1d(const Variable& x, double p, const RandomKey& key);
+[[nodiscard]] Variable dropout3d(const Variable& x, double p, const RandomKey& key);
 
 /// exp(x) / sum(exp(x)) along `dim`; the largest element is subtracted first.
 [[nodiscard]] Variable softmax(const Operand& x, int dim = -1);

@@ -9,6 +9,7 @@
 #include <lockstep/autograd/functional/unary.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
@@ -34,26 +35,37 @@ void give(const GradTarget& target, Arithmetic op, const Tensor& a, const Tensor
   reduce_sum(unsummed, scale, target.accumulate, target.tensor);
 }
 
-/// The same for scale times the result's gradient; scale is 1 or -1.
+/// The same for scale times the result's gradient; scale is 1 or -1. One of the two may be f32 and
+/// the other of 16 bits.
 void give(const GradTarget& target, const Tensor& grad_output, double scale) {
-  if (target.tensor.shape() == grad_output.shape()) {
-    arithmetic(Arithmetic::multiply, grad_output, scalar_like(grad_output, scale),
-               target.accumulate, target.tensor);
-  } else {
-    reduce_sum(grad_output, scale, target.accumulate, target.tensor);
+  if (target.tensor.shape() != grad_output.shape()) {
+    return reduce_sum(grad_output, scale, target.accumulate, target.tensor);
   }
+  if (target.tensor.dtype() == grad_output.dtype()) {
+    return arithmetic(Arithmetic::multiply, grad_output, scale, target.accumulate, target.tensor);
+  }
+  if (!target.accumulate) target.tensor.zero();
+  add_scaled(grad_output, scale, target.tensor);
+}
+
+/// The gradient of an operand of a sum, in a recorded pass.
+Variable share_of(const Variable& grad_output, const Tensor& operand) {
+  return to(sum_to_size(grad_output, operand.shape()), operand.dtype());
 }
 
 class AddNode : public PooledNode<AddNode> {
  public:
   void backward(const Tensor& grad_output) override {
     if (const auto b = grad_target(1); b.wanted) give(b, grad_output, 1);
-    if (input(0).shape() == grad_output.shape()) return pass_grad(0, grad_output);
-    if (const auto a = grad_target(0); a.wanted) give(a, grad_output, 1);
+    const Tensor& a = input(0).data();
+    if (a.shape() == grad_output.shape() && a.dtype() == grad_output.dtype()) {
+      return pass_grad(0, grad_output);
+    }
+    if (const auto to = grad_target(0); to.wanted) give(to, grad_output, 1);
   }
   void differentiate(Differentiation& d) override {
     for (const int i : {0, 1}) {
-      if (d.wants(i)) d.give(i, sum_to_size(d.grad_output(), input(i).shape()));
+      if (d.wants(i)) d.give(i, share_of(d.grad_output(), input(i).data()));
     }
   }
   [[nodiscard]] const char* name() const noexcept override { return "add"; }
@@ -104,9 +116,10 @@ class DivNode : public PooledNode<DivNode> {
       give(a, Arithmetic::divide, grad_output, divisor, full);
     }
     if (const auto b = grad_target(1); b.wanted) {
-      const Tensor product = Tensor::empty_like(grad_output);
-      arithmetic(Arithmetic::multiply, grad_output, y_, false, product);
-      give(b, Arithmetic::divide, product, divisor, full, -1);
+      const bool sums = b.tensor.shape() != full;
+      const Tensor all = sums ? Tensor::empty_like(grad_output) : b.tensor;
+      multiply_divide(grad_output, y_, divisor, !sums && b.accumulate, all, -1);
+      if (sums) reduce_sum(all, 1, b.accumulate, b.tensor);
     }
   }
   void differentiate(Differentiation& d) override {
@@ -152,11 +165,9 @@ class NumberOverNode : public PooledNode<NumberOverNode> {
   explicit NumberOverNode(Tensor y) : y_(std::move(y)) {}
 
   void backward(const Tensor& grad_output) override {
-    const auto x = grad_target(0);
-    if (!x.wanted) return;
-    const Tensor product = Tensor::empty_like(grad_output);
-    arithmetic(Arithmetic::multiply, grad_output, y_, false, product);
-    arithmetic(Arithmetic::divide, product, input(0).data(), x.accumulate, x.tensor, -1);
+    if (const auto x = grad_target(0); x.wanted) {
+      multiply_divide(grad_output, y_, input(0).data(), x.accumulate, x.tensor, -1);
+    }
   }
   void differentiate(Differentiation& d) override {
     d.give(0, -(d.grad_output() * d.output() / input(0)));
@@ -177,7 +188,7 @@ class AddNumberNode : public PooledNode<AddNumberNode> {
 /// Multiplies x by a number.
 struct TimesNumber {
   static constexpr bool symmetric = true;
-  Tensor factor;
+  double factor;
 
   void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
     arithmetic(Arithmetic::multiply, x, factor, accumulate, y);
@@ -188,7 +199,7 @@ struct TimesNumber {
 /// Divides x by a number.
 struct OverNumber {
   static constexpr bool symmetric = true;
-  Tensor divisor;
+  double divisor;
 
   void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
     arithmetic(Arithmetic::divide, x, divisor, accumulate, y);
@@ -230,53 +241,97 @@ Tensor combined(const char* operation, Arithmetic op, const Variable& a, const V
   return y;
 }
 
+/// Whether a + b takes an f32 and a 16-bit variable as they are. An Operand's copy is f32, but is
+/// not meant to be.
+bool is_sum_of_two_types(const Variable& a, const Variable& b) {
+  const auto is_wide = [](const Variable& x) {
+    return x.data().dtype() == DType::f32 && x.record()->rounds_results_to == DType::f32;
+  };
+  const auto is_narrow = [](const Variable& x) { return is_half(x.data().dtype()); };
+  return ((is_wide(a) && is_narrow(b)) || (is_narrow(a) && is_wide(b))) &&
+         a.shape() == b.shape() && a.data().device() == b.data().device();
+}
+
+Variable sum_of(const Variable& a, const Variable& b) {
+  if (a.data().dtype() == b.data().dtype()) {
+    return record<AddNode>(combined("add", Arithmetic::add, a, b), {&a, &b});
+  }
+  Tensor y = Tensor::empty(a.shape(), DType::f32, a.data().device());
+  arithmetic(Arithmetic::add, a.data(), b.data(), false, y);
+  return record<AddNode>(std::move(y), {&a, &b});
+}
+
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-Variable add(const Operand& a, const Operand& b) {
-  return record<AddNode>(combined("add", Arithmetic::add, a, b), {&a, &b});
+Variable add(const Variable& a, const Variable& b) {
+  // Takes parameters, too: its gradients are of any type.
+  if (a.data().dtype() == b.data().dtype() || is_sum_of_two_types(a, b)) return sum_of(a, b);
+  return sum_of(Operand(a), Operand(b));
 }
 
-Variable sub(const Operand& a, const Operand& b) {
-  return record<SubNode>(combined("sub", Arithmetic::subtract, a, b), {&a, &b});
+Variable sub(const Variable& a, const Variable& b) {
+  return natively(
+      [](const Variable& left, const Variable& right) {
+        return record<SubNode>(combined("sub", Arithmetic::subtract, left, right), {&left, &right});
+      },
+      a, b);
 }
 
-Variable mul(const Operand& a, const Operand& b) {
-  return record<MulNode>(combined("mul", Arithmetic::multiply, a, b), {&a, &b});
+Variable mul(const Variable& a, const Variable& b) {
+  return natively(
+      [](const Variable& left, const Variable& right) {
+        return record<MulNode>(combined("mul", Arithmetic::multiply, left, right), {&left, &right});
+      },
+      a, b);
 }
 
-Variable div(const Operand& a, const Operand& b) {
-  const Tensor y = combined("div", Arithmetic::divide, a, b);
-  return record<DivNode>(y, {&a, &b}, y);
+Variable div(const Variable& a, const Variable& b) {
+  return natively(
+      [](const Variable& left, const Variable& right) {
+        const Tensor y = combined("div", Arithmetic::divide, left, right);
+        return record<DivNode>(y, {&left, &right}, y);
+      },
+      a, b);
 }
 
-Variable add(const Operand& x, double number) {
-  Tensor y = Tensor::empty_like(x.data());
-  arithmetic(Arithmetic::add, x.data(), scalar_like(x.data(), number), false, y);
-  return record<AddNumberNode>(std::move(y), {&x});
+Variable add(const Variable& input, double number) {
+  return natively(
+      [&](const Variable& x) {
+        Tensor y = Tensor::empty_like(x.data());
+        arithmetic(Arithmetic::add, x.data(), number, false, y);
+        return record<AddNumberNode>(std::move(y), {&x});
+      },
+      input);
 }
 
-Variable mul(const Operand& x, double number) {
-  Tensor y = Tensor::empty_like(x.data());
-  Tensor factor = scalar_like(x.data(), number);
-  arithmetic(Arithmetic::multiply, x.data(), factor, false, y);
-  return record<LinearMapNode<TimesNumber>>(std::move(y), {&x}, TimesNumber{std::move(factor)});
+Variable mul(const Variable& input, double number) {
+  return natively(
+      [&](const Variable& x) {
+        return linear_map(TimesNumber{number}, x, Tensor::empty_like(x.data()));
+      },
+      input);
 }
 
-Variable div(const Operand& x, double number) {
-  Tensor y = Tensor::empty_like(x.data());
-  Tensor divisor = scalar_like(x.data(), number);
-  arithmetic(Arithmetic::divide, x.data(), divisor, false, y);
-  return record<LinearMapNode<OverNumber>>(std::move(y), {&x}, OverNumber{std::move(divisor)});
+Variable div(const Variable& input, double number) {
+  return natively(
+      [&](const Variable& x) {
+        return linear_map(OverNumber{number}, x, Tensor::empty_like(x.data()));
+      },
+      input);
 }
 
-Variable sub(double number, const Operand& x) { return add(mul(x, -1.0), number); }
+Variable sub(double number, const Variable& x) { return add(mul(x, -1.0), number); }
 
-Variable div(double number, const Operand& x) {
-  const Tensor y = Tensor::empty_like(x.data());
-  arithmetic(Arithmetic::divide, scalar_like(x.data(), number), x.data(), false, y);
-  return record<NumberOverNode>(y, {&x}, y);
+Variable div(double number, const Variable& input) {
+  return natively(
+      [&](const Variable& x) {
+        const Tensor y = Tensor::empty_like(x.data());
+        number_over(number, x.data(), y);
+        return record<NumberOverNode>(y, {&x}, y);
+      },
+      input);
 }
 
 Variable exp(const Variable& x) { return detail::unary({Unary::exp}, x); }
@@ -304,14 +359,18 @@ Variable atan2(const Operand& y, const Operand& x) {
   return record<Atan2Node>(combined("atan2", Arithmetic::atan2, y, x), {&y, &x});
 }
 
-Variable masked_fill(const Operand& x, const Tensor& mask, double value) {
-  if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), x.shape())) {
-    throw ShapeError("masked_fill of " + describe(x.data()) + " by mask " + describe(mask) +
+Variable masked_fill(const Variable& input, const Tensor& mask, double value) {
+  if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), input.shape())) {
+    throw ShapeError("masked_fill of " + describe(input.data()) + " by mask " + describe(mask) +
                      ": the mask must be bool and broadcastable to x's shape");
   }
-  Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
-  masked_fill_copy(x.data(), mask, value, false, y);
-  return record<LinearMapNode<Unmasked>>(std::move(y), {&x}, Unmasked{mask});
+  return natively(
+      [&](const Variable& x) {
+        Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
+        masked_fill_copy(x.data(), mask, value, false, y);
+        return record<LinearMapNode<Unmasked>>(std::move(y), {&x}, Unmasked{mask});
+      },
+      input);
 }
 
 Variable to(const Variable& x, DType dtype) {

@@ -3,32 +3,34 @@
 
 namespace lockstep {
 
-/// Elementwise, broadcast; the gradient of a repeated operand is summed over its repetitions.
-[[nodiscard]] Variable add(const Operand& a, const Operand& b);
-[[nodiscard]] Variable sub(const Operand& a, const Operand& b);
-[[nodiscard]] Variable mul(const Operand& a, const Operand& b);
-[[nodiscard]] Variable div(const Operand& a, const Operand& b);
+/// Elementwise, broadcast; the gradient of a repeated operand is summed over its repetitions. A
+/// 16-bit operand beside an f32 one, or beside one of the other 16-bit type, gives an f32 result;
+/// each gradient has its operand's dtype.
+[[nodiscard]] Variable add(const Variable& a, const Variable& b);
+[[nodiscard]] Variable sub(const Variable& a, const Variable& b);
+[[nodiscard]] Variable mul(const Variable& a, const Variable& b);
+[[nodiscard]] Variable div(const Variable& a, const Variable& b);
 
-/// With a number, rounded to x's dtype.
-[[nodiscard]] Variable add(const Operand& x, double number);
-[[nodiscard]] Variable mul(const Operand& x, double number);
-[[nodiscard]] Variable div(const Operand& x, double number);
-[[nodiscard]] Variable sub(double number, const Operand& x);
-[[nodiscard]] Variable div(double number, const Operand& x);
+/// With a number, rounded to x's dtype, or to f32 for one of 16 bits.
+[[nodiscard]] Variable add(const Variable& x, double number);
+[[nodiscard]] Variable mul(const Variable& x, double number);
+[[nodiscard]] Variable div(const Variable& x, double number);
+[[nodiscard]] Variable sub(double number, const Variable& x);
+[[nodiscard]] Variable div(double number, const Variable& x);
 
-[[nodiscard]] inline Variable operator+(const Operand& a, const Operand& b) { return add(a, b); }
-[[nodiscard]] inline Variable operator-(const Operand& a, const Operand& b) { return sub(a, b); }
-[[nodiscard]] inline Variable operator*(const Operand& a, const Operand& b) { return mul(a, b); }
-[[nodiscard]] inline Variable operator/(const Operand& a, const Operand& b) { return div(a, b); }
-[[nodiscard]] inline Variable operator+(const Operand& x, double number) { return add(x, number); }
-[[nodiscard]] inline Variable operator*(const Operand& x, double number) { return mul(x, number); }
-[[nodiscard]] inline Variable operator-(const Operand& x, double n) { return add(x, -n); }
-[[nodiscard]] inline Variable operator/(const Operand& x, double n) { return div(x, n); }
-[[nodiscard]] inline Variable operator+(double number, const Operand& x) { return add(x, number); }
-[[nodiscard]] inline Variable operator*(double number, const Operand& x) { return mul(x, number); }
-[[nodiscard]] inline Variable operator-(double number, const Operand& x) { return sub(number, x); }
-[[nodiscard]] inline Variable operator/(double number, const Operand& x) { return div(number, x); }
-[[nodiscard]] inline Variable operator-(const Operand& x) { return mul(x, -1.0); }
+[[nodiscard]] inline Variable operator+(const Variable& a, const Variable& b) { return add(a, b); }
+[[nodiscard]] inline Variable operator-(const Variable& a, const Variable& b) { return sub(a, b); }
+[[nodiscard]] inline Variable operator*(const Variable& a, const Variable& b) { return mul(a, b); }
+[[nodiscard]] inline Variable operator/(const Variable& a, const Variable& b) { return div(a, b); }
+[[nodiscard]] inline Variable operator+(const Variable& x, double number) { return add(x, number); }
+[[nodiscard]] inline Variable operator*(const Variable& x, double number) { return mul(x, number); }
+[[nodiscard]] inline Variable operator-(const Variable& x, double n) { return add(x, -n); }
+[[nodiscard]] inline Variable operator/(const Variable& x, double n) { return div(x, n); }
+[[nodiscard]] inline Variable operator+(double number, const Variable& x) { return add(x, number); }
+[[nodiscard]] inline Variable operator*(double number, const Variable& x) { return mul(x, number); }
+[[nodiscard]] inline Variable operator-(double number, const Variable& x) { return sub(number, x); }
+[[nodiscard]] inline Variable operator/(double number, const Variable& x) { return div(number, x); }
+[[nodiscard]] inline Variable operator-(const Variable& x) { return mul(x, -1.0); }
 
 /// Elementwise. The gradient of abs is 0 at 0.
 [[nodiscard]] Variable exp(const Variable& x);
@@ -56,7 +58,7 @@ namespace lockstep {
 [[nodiscard]] Variable clamp_max(const Variable& x, double max);
 
 /// x where mask is false, `value` where it is true; mask (bool) is broadcast to x's shape.
-[[nodiscard]] Variable masked_fill(const Operand& x, const Tensor& mask, double value);
+[[nodiscard]] Variable masked_fill(const Variable& x, const Tensor& mask, double value);
 
 /// x converted to another floating dtype; the gradient is converted back.
 [[nodiscard]] Variable to(const Variable& x, DType dtype);

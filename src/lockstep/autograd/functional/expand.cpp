@@ -33,19 +33,27 @@ void expect_broadcast(const char* operation, const Variable& x, const Shape& sha
 
 }  // namespace
 
-Variable expand(const Operand& x, const Shape& shape) {
-  if (shape == x.shape()) return x.given();
-  expect_broadcast("expand", x, x.shape(), shape);
-  return linear_map<detail::SumMap, true>(
-      detail::SumMap{"expand", aligned(x.shape(), shape), 1.0}, x,
-      Tensor::empty(shape, x.data().dtype(), x.data().device()));
+Variable expand(const Variable& input, const Shape& shape) {
+  if (shape == input.shape()) return input;
+  expect_broadcast("expand", input, input.shape(), shape);
+  return natively(
+      [&](const Variable& x) {
+        return linear_map<detail::SumMap, true>(
+            detail::SumMap{"expand", aligned(x.shape(), shape), 1.0}, x,
+            Tensor::empty(shape, x.data().dtype(), x.data().device()));
+      },
+      input);
 }
 
-Variable sum_to_size(const Operand& x, const Shape& shape) {
-  if (shape == x.shape()) return x.given();
-  expect_broadcast("sum_to_size", x, shape, x.shape());
-  return linear_map(detail::SumMap{"sum_to_size", aligned(shape, x.shape()), 1.0}, x,
-                    Tensor::empty(shape, x.data().dtype(), x.data().device()));
+Variable sum_to_size(const Variable& input, const Shape& shape) {
+  if (shape == input.shape()) return input;
+  expect_broadcast("sum_to_size", input, shape, input.shape());
+  return natively(
+      [&](const Variable& x) {
+        return linear_map(detail::SumMap{"sum_to_size", aligned(shape, x.shape()), 1.0}, x,
+                          Tensor::empty(shape, x.data().dtype(), x.data().device()));
+      },
+      input);
 }
 
 }  // namespace lockstep

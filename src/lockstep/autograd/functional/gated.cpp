@@ -96,16 +96,21 @@ Variable prelu(const Operand& x, const Operand& weight) {
   return record<PreluNode>(std::move(y), {&x, &weight});
 }
 
-Variable glu(const Operand& x, int dim) {
-  const int d = resolve_dim(x.shape(), dim);
-  if (x.shape()[d] % 2 != 0) {
-    throw ShapeError("glu of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
+Variable glu(const Variable& input, int dim) {
+  const int d = resolve_dim(input.shape(), dim);
+  if (input.shape()[d] % 2 != 0) {
+    throw ShapeError("glu of " + describe(input.data()) + " along dimension " +
+                     std::to_string(dim) +
                      ": its extent must be even, because it is split into halves");
   }
-  const Shape half = with_extent(x.shape(), d, x.shape()[d] / 2);
-  Tensor y = Tensor::empty(half, x.data().dtype(), x.data().device());
-  glu_forward(x.data(), d, y);
-  return record<GluNode>(std::move(y), {&x}, d);
+  return natively(
+      [&](const Variable& x) {
+        const Shape half = with_extent(x.shape(), d, x.shape()[d] / 2);
+        Tensor y = Tensor::empty(half, x.data().dtype(), x.data().device());
+        glu_forward(x.data(), d, y);
+        return record<GluNode>(std::move(y), {&x}, d);
+      },
+      input);
 }
 
 }  // namespace lockstep

@@ -9,6 +9,6 @@ namespace lockstep {
 
 /// a sigmoid(b), where a and b are the halves of x along `dim` (Dauphin et al. 2017,
 /// arXiv:1612.08083). Throws ShapeError for an odd extent.
-[[nodiscard]] Variable glu(const Operand& x, int dim = -1);
+[[nodiscard]] Variable glu(const Variable& x, int dim = -1);
 
 }  // namespace lockstep

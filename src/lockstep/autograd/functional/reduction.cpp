@@ -96,11 +96,16 @@ class LogsumexpNode : public PooledNode<LogsumexpNode> {
   Tensor y_;
 };
 
-Variable sum_over(const char* name, const Variable& x, const ReducedShape& shape, double divisor) {
-  const Tensor y = empty_like(x.data(), shape.kept);
-  reduce_sum(x.data(), divisor, false, y);
-  return record<LinearMapNode<detail::SumMap>>(y.reshape(shape.result), {&x},
-                                               detail::SumMap{name, shape.kept, divisor});
+Variable sum_over(const char* name, const Variable& input, const ReducedShape& shape,
+                  double divisor) {
+  return natively(
+      [&](const Variable& x) {
+        const Tensor y = empty_like(x.data(), shape.kept);
+        reduce_sum(x.data(), divisor, false, y);
+        return record<LinearMapNode<detail::SumMap>>(y.reshape(shape.result), {&x},
+                                                     detail::SumMap{name, shape.kept, divisor});
+      },
+      input);
 }
 
 void expect_elements(const char* operation, const Tensor& x, const Shape& kept) {
@@ -112,11 +117,11 @@ void expect_elements(const char* operation, const Tensor& x, const Shape& kept) 
 
 }  // namespace
 
-Variable sum(const Operand& x, const Dims& dims, bool keepdim) {
+Variable sum(const Variable& x, const Dims& dims, bool keepdim) {
   return sum_over("sum", x, ReducedShape(x.shape(), dims, keepdim), 1);
 }
 
-Variable mean(const Operand& x, const Dims& dims, bool keepdim) {
+Variable mean(const Variable& x, const Dims& dims, bool keepdim) {
   const ReducedShape shape(x.shape(), dims, keepdim);
   std::int64_t count = 1;
   for (int d = 0; d < x.shape().dims(); ++d) {

@@ -6,8 +6,8 @@ namespace lockstep {
 
 /// Over the dimensions `dims` (negative ones count from the end; none: all of them). A reduced
 /// dimension disappears, or stays with extent 1 if `keepdim`.
-[[nodiscard]] Variable sum(const Operand& x, const Dims& dims = {}, bool keepdim = false);
-[[nodiscard]] Variable mean(const Operand& x, const Dims& dims = {}, bool keepdim = false);
+[[nodiscard]] Variable sum(const Variable& x, const Dims& dims = {}, bool keepdim = false);
+[[nodiscard]] Variable mean(const Variable& x, const Dims& dims = {}, bool keepdim = false);
 
 /// The largest elements; equal ones share the gradient evenly. Throws ShapeError for an empty
 /// dimension.

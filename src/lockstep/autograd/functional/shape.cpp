@@ -130,92 +130,17 @@ Shape concat_shape(std::span<const Variable> parts, int dim) {
   return with_extent(first.shape(), dim, total);
 }
 
-}  // namespace
-
-Variable reshape(const Operand& x, const OpenShape& shape) {
-  return record<ReshapeNode>(x.data().reshape(shape), {&x});
+/// map x, of this shape.
+template <class Map>
+Variable mapped(const Map& map, const Variable& input, const Shape& shape) {
+  return natively(
+      [&](const Variable& x) {
+        return linear_map(map, x, Tensor::empty(shape, x.data().dtype(), x.data().device()));
+      },
+      input);
 }
 
-Variable flatten(const Operand& x) {
-  if (x.shape().dims() < 1) throw ShapeError("flatten needs a leading dimension, not a scalar");
-  std::int64_t rest = 1;
-  for (int d = 1; d < x.shape().dims(); ++d) rest *= x.shape()[d];
-  return reshape(x, {x.shape()[0], rest});
-}
-
-Variable permute(const Operand& x, const Dims& dims) {
-  if (dims.size() != x.shape().dims()) {
-    throw ShapeError("permute of " + describe(x.data()) + " by " + std::to_string(dims.size()) +
-                     " dimensions: every dimension must be named once");
-  }
-  const Dims order = resolve_dims(x.shape(), dims);
-  std::array<std::int64_t, Shape::max_dims> extents{};
-  std::array<int, Shape::max_dims> inverse{};
-  for (int d = 0; d < order.size(); ++d) {
-    extents[static_cast<std::size_t>(d)] = x.shape()[order[d]];
-    inverse[static_cast<std::size_t>(order[d])] = d;
-  }
-  const auto count = static_cast<std::size_t>(order.size());
-  Tensor y = Tensor::empty(Shape(std::span<const std::int64_t>(extents.data(), count)),
-                           x.data().dtype(), x.data().device());
-  return linear_map(PermuteMap{order, Dims(std::span<const int>(inverse.data(), count))}, x,
-                    std::move(y));
-}
-
-Variable transpose(const Operand& x, int dim0, int dim1) {
-  const int a = resolve_dim(x.shape(), dim0), b = resolve_dim(x.shape(), dim1);
-  std::array<int, Shape::max_dims> order{};
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
-  return permute(
-      x, Dims(std::span<const int>(order.data(), static_cast<std::size_t>(x.shape().dims()))));
-}
-
-Variable concat(std::span<const Variable> parts, int dim) {
-  if (parts.empty()) throw ShapeError("concat needs at least one part");
-  const int along = resolve_dim(parts[0].shape(), dim);
-  const Shape shape = concat_shape(parts, along);
-  if (parts.size() == 1) return parts[0];
-  if (const DType dtype = parts[0].data().dtype(); is_half(dtype)) {
-    std::vector<Variable> wide;
-    for (const Variable& part : parts) wide.push_back(to(part, DType::f32));
-    return to(concat(wide, dim), dtype);
-  }
-  Tensor y = Tensor::empty(shape, parts[0].data().dtype(), parts[0].data().device());
-  std::int64_t start = 0;
-  for (const Variable& part : parts) {
-    narrow_assign(part.data(), along, start, false, y);
-    start += part.shape()[along];
-  }
-  return record<ConcatNode>(std::move(y), parts, along);
-}
-
-Variable narrow(const Operand& x, int dim, std::int64_t start, std::int64_t length) {
-  const int along = resolve_dim(x.shape(), dim);
-  if (start < 0 || length < 0 || start + length > x.shape()[along]) {
-    throw ShapeError("narrow to [" + std::to_string(start) + ", " + std::to_string(start + length) +
-                     ") of dimension " + std::to_string(dim) + " is not inside " +
-                     describe(x.data()));
-  }
-  return linear_map(
-      NarrowMap{along, start}, x,
-      Tensor::empty(with_extent(x.shape(), along, length), x.data().dtype(), x.data().device()));
-}
-
-std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> sizes, int dim) {
-  const int along = resolve_dim(x.shape(), dim);
-  const std::int64_t extent = x.shape()[along];
-  for (const std::int64_t size : sizes) {
-    if (size >= 0 && size <= extent) continue;
-    throw ShapeError("split of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
-                     " into a part of " + std::to_string(size) + " elements");
-  }
-  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  if (total != extent) {
-    throw ShapeError("split of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
-                     " into " + std::to_string(sizes.size()) + " parts of " +
-                     std::to_string(total) + " in all: they must add up to the extent");
-  }
+std::vector<Variable> parts_of(const Variable& x, std::span<const std::int64_t> sizes, int along) {
   std::vector<Tensor> outputs;
   outputs.reserve(sizes.size());
   std::int64_t start = 0;
@@ -231,10 +156,98 @@ std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> size
   return parts;
 }
 
-Variable gather(const Operand& x, int dim, const Tensor& index) {
+}  // namespace
+
+// The gradient is passed on, so a parameter is taken as it is.
+Variable reshape(const Variable& x, const OpenShape& shape) {
+  return record<ReshapeNode>(x.data().reshape(shape), {&x});
+}
+
+Variable flatten(const Variable& x) {
+  if (x.shape().dims() < 1) throw ShapeError("flatten needs a leading dimension, not a scalar");
+  std::int64_t rest = 1;
+  for (int d = 1; d < x.shape().dims(); ++d) rest *= x.shape()[d];
+  return reshape(x, {x.shape()[0], rest});
+}
+
+Variable permute(const Variable& x, const Dims& dims) {
+  if (dims.size() != x.shape().dims()) {
+    throw ShapeError("permute of " + describe(x.data()) + " by " + std::to_string(dims.size()) +
+                     " dimensions: every dimension must be named once");
+  }
+  const Dims order = resolve_dims(x.shape(), dims);
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  std::array<int, Shape::max_dims> inverse{};
+  for (int d = 0; d < order.size(); ++d) {
+    extents[static_cast<std::size_t>(d)] = x.shape()[order[d]];
+    inverse[static_cast<std::size_t>(order[d])] = d;
+  }
+  const auto count = static_cast<std::size_t>(order.size());
+  const Shape permuted(std::span<const std::int64_t>(extents.data(), count));
+  const PermuteMap map{order, Dims(std::span<const int>(inverse.data(), count))};
+  return mapped(map, x, permuted);
+}
+
+Variable transpose(const Variable& x, int dim0, int dim1) {
+  const int a = resolve_dim(x.shape(), dim0), b = resolve_dim(x.shape(), dim1);
+  std::array<int, Shape::max_dims> order{};
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+  return permute(
+      x, Dims(std::span<const int>(order.data(), static_cast<std::size_t>(x.shape().dims()))));
+}
+
+Variable concat(std::span<const Variable> parts, int dim) {
+  if (parts.empty()) throw ShapeError("concat needs at least one part");
+  const int along = resolve_dim(parts[0].shape(), dim);
+  const Shape shape = concat_shape(parts, along);
+  if (parts.size() == 1) return parts[0];
+  if (!std::ranges::all_of(parts, is_native)) {
+    const DType dtype = parts[0].data().dtype();
+    std::vector<Variable> wide;
+    for (const Variable& part : parts) wide.push_back(to(part, DType::f32));
+    return to(concat(wide, dim), dtype);
+  }
+  Tensor y = Tensor::empty(shape, parts[0].data().dtype(), parts[0].data().device());
+  std::int64_t start = 0;
+  for (const Variable& part : parts) {
+    narrow_assign(part.data(), along, start, false, y);
+    start += part.shape()[along];
+  }
+  return record<ConcatNode>(std::move(y), parts, along);
+}
+
+Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length) {
   const int along = resolve_dim(x.shape(), dim);
-  return linear_map(detail::GatherMap{"gather", along, checked_gather(x.data(), along, index)}, x,
-                    Tensor::empty(index.shape(), x.data().dtype(), x.data().device()));
+  if (start < 0 || length < 0 || start + length > x.shape()[along]) {
+    throw ShapeError("narrow to [" + std::to_string(start) + ", " + std::to_string(start + length) +
+                     ") of dimension " + std::to_string(dim) + " is not inside " +
+                     describe(x.data()));
+  }
+  return mapped(NarrowMap{along, start}, x, with_extent(x.shape(), along, length));
+}
+
+std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> sizes, int dim) {
+  const int along = resolve_dim(x.shape(), dim);
+  const std::int64_t extent = x.shape()[along];
+  for (const std::int64_t size : sizes) {
+    if (size >= 0 && size <= extent) continue;
+    throw ShapeError("split of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
+                     " into a part of " + std::to_string(size) + " elements");
+  }
+  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  if (total != extent) {
+    throw ShapeError("split of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
+                     " into " + std::to_string(sizes.size()) + " parts of " +
+                     std::to_string(total) + " in all: they must add up to the extent");
+  }
+  return is_native(x) ? parts_of(x, sizes, along) : parts_of(Operand(x), sizes, along);
+}
+
+Variable gather(const Variable& x, int dim, const Tensor& index) {
+  const int along = resolve_dim(x.shape(), dim);
+  return mapped(detail::GatherMap{"gather", along, checked_gather(x.data(), along, index)}, x,
+                index.shape());
 }
 
 }  // namespace lockstep

@@ -12,16 +12,16 @@
 namespace lockstep {
 
 /// The same elements with another shape; one extent may be -1 and is inferred.
-[[nodiscard]] Variable reshape(const Operand& x, const OpenShape& shape);
+[[nodiscard]] Variable reshape(const Variable& x, const OpenShape& shape);
 
 /// x[N, ...] -> [N, rest].
-[[nodiscard]] Variable flatten(const Operand& x);
+[[nodiscard]] Variable flatten(const Variable& x);
 
 /// Dimension d of the result is dimension dims[d] of x.
-[[nodiscard]] Variable permute(const Operand& x, const Dims& dims);
+[[nodiscard]] Variable permute(const Variable& x, const Dims& dims);
 
 /// Two dimensions exchanged.
-[[nodiscard]] Variable transpose(const Operand& x, int dim0, int dim1);
+[[nodiscard]] Variable transpose(const Variable& x, int dim0, int dim1);
 
 /// Side by side along `dim`; all other extents are equal.
 [[nodiscard]] Variable concat(std::span<const Variable> parts, int dim = 0);
@@ -30,15 +30,15 @@ namespace lockstep {
 }
 
 /// Elements [start, start + length) of `dim`.
-[[nodiscard]] Variable narrow(const Operand& x, int dim, std::int64_t start, std::int64_t length);
+[[nodiscard]] Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length);
 
 /// Consecutive parts of these sizes, which must add up to the extent of `dim`.
-[[nodiscard]] std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> sizes,
+[[nodiscard]] std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> sizes,
                                           int dim = 0);
 
 /// y[..., i, ...] = x[..., index[..., i, ...], ...] along `dim`; index is i64, its other extents at
 /// most x's. The gradient of an element chosen twice is the sum. On the host throws InputError for
 /// an index outside x.
-[[nodiscard]] Variable gather(const Operand& x, int dim, const Tensor& index);
+[[nodiscard]] Variable gather(const Variable& x, int dim, const Tensor& index);
 
 }  // namespace lockstep

@@ -18,8 +18,7 @@ struct SumMap {
     Tensor share = y.reshape(kept);
     if (divisor != 1.0) {
       share = Tensor::empty_like(share);
-      arithmetic(Arithmetic::divide, y.reshape(kept),
-                 Tensor::full({}, divisor, share.dtype(), share.device()), false, share);
+      arithmetic(Arithmetic::divide, y.reshape(kept), divisor, false, share);
     }
     expand_copy(share, accumulate, x);
   }

@@ -45,20 +45,22 @@ class WhereNode : public PooledNode<WhereNode> {
 
 }  // namespace
 
-Variable where(const Tensor& condition, const Operand& a, const Operand& b) {
-  const Shape both = broadcast_shape("where", a.data(), b.data());
-  Shape shape = both;
-  if (condition.dtype() == DType::boolean && !broadcasts_to(condition.shape(), both)) {
-    // The condition may have the larger shape.
-    const Tensor like = Tensor::empty(both, DType::boolean, condition.device());
-    shape = broadcast_shape("where", condition, like);
-  }
+Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
   if (condition.dtype() != DType::boolean) {
     throw ShapeError("where by condition " + describe(condition) + ": it must be bool");
   }
-  Tensor y = Tensor::empty(shape, a.data().dtype(), a.data().device());
-  where_copy(condition, a.data(), b.data(), false, y);
-  return record<WhereNode>(std::move(y), {&a, &b}, condition);
+  return natively(
+      [&](const Variable& yes, const Variable& no) {
+        Shape shape = broadcast_shape("where", yes.data(), no.data());
+        if (!broadcasts_to(condition.shape(), shape)) {  // the condition may have the larger shape
+          const Tensor like = Tensor::empty(shape, DType::boolean, condition.device());
+          shape = broadcast_shape("where", condition, like);
+        }
+        Tensor y = Tensor::empty(shape, yes.data().dtype(), yes.data().device());
+        where_copy(condition, yes.data(), no.data(), false, y);
+        return record<WhereNode>(std::move(y), {&yes, &no}, condition);
+      },
+      a, b);
 }
 
 }  // namespace lockstep
