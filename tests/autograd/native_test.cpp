@@ -17,11 +17,16 @@ namespace {
 
 /// Their names in operations/.
 const std::set<std::string_view> native_operations = {
+    // elementwise
     "relu", "gelu_exact", "gelu_tanh", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "softplus",
     "mish",
     // rows
     "layer_norm", "layer_norm_odd", "rms_norm", "softmax_rows", "softmax_columns",
-    "log_softmax_rows", "log_softmax", "nll_loss", "cross_entropy", "embedding"};
+    "log_softmax_rows", "log_softmax", "nll_loss", "cross_entropy", "embedding",
+    // images
+    "batch_norm", "batch_norm_without_affine_or_running_statistics", "batch_norm_rows",
+    "batch_norm_residual_relu", "group_norm", "instance_norm", "max_pool2d_2x2", "max_pool2d_3x3",
+    "avg_pool2d", "adaptive_avg_pool2d"};
 
 /// Of all in use beside what f() finds in use.
 template <class F>
@@ -75,6 +80,24 @@ TEST(Native, OperationsKeepTheTypeAndTakeLittleMoreThanHalfTheMemoryOfF32) {
     }
   }
   EXPECT_EQ(found, native_operations.size());
+}
+
+TEST(Native, AnEmbeddingReadsATableInItsTypeAndItsGradientIsRoundedOnce) {
+  const std::int64_t uses = 300;  // a sum of ones in bf16 would end at 256
+  const Tensor index = Tensor::full({uses}, 7, DType::i64);
+  for (const DType gradient : {DType::bf16, DType::f32}) {
+    const Variable table(Tensor::full({5000, 8}, 1.0, DType::bf16), true);
+    table.set_grad_buffer(Tensor::empty(table.shape(), gradient));
+    const std::int64_t peak =
+        peak_bytes([&] { EXPECT_EQ(embedding(index, table).data().dtype(), DType::bf16); });
+    EXPECT_LT(peak, static_cast<std::int64_t>(table.data().bytes()));
+    const Variable y = embedding(index, table);
+    const Tensor upstream = Tensor::full(y.shape(), 1.0, DType::bf16);
+    backward(std::span(&y, 1), std::span(&upstream, 1));
+    EXPECT_EQ(table.grad().dtype(), gradient);
+    EXPECT_EQ(table.grad()[7].to(DType::f32).to_vector<float>(), std::vector<float>(8, 300.0F));
+    EXPECT_EQ(table.grad()[6].to(DType::f32).to_vector<float>(), std::vector<float>(8, 0.0F));
+  }
 }
 
 }  // namespace

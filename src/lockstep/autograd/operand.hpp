@@ -46,18 +46,6 @@ Variable natively(const Apply& apply, const Xs&... xs) {
   return apply(static_cast<const Variable&>(Operand(xs))...);
 }
 
-/// apply(x), with x itself if kernels take it (is_native) and the parameters, which are Operands or
-/// undefined, were given in its dtype; else with its Operand. For operations whose kernels store x
-/// and the result in 16 bits, and take their few parameters in f32.
-template <class Apply, class... Parameters>
-Variable natively_beside(const Apply& apply, const Variable& x, const Parameters&... parameters) {
-  const auto is_alike = [&](const Operand& parameter) {
-    return !parameter.defined() || parameter.given().data().dtype() == x.data().dtype();
-  };
-  if (is_native(x) && (is_alike(parameters) && ...)) return apply(x);
-  return apply(static_cast<const Variable&>(Operand(x)));
-}
-
 /// The precision of products of a and b: the 16-bit type if both have it, else this thread's
 /// precision (PrecisionGuard).
 [[nodiscard]] Precision precision_of_product(const Operand& a, const Operand& b) noexcept;

@@ -46,9 +46,4 @@ void dispatch_stored(DType dtype, const char* operation, F&& f) {
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) == 2, float, T>;
 
-/// The dtype of SumOf<T>: of statistics and parameters beside tensors that store T.
-[[nodiscard]] constexpr DType sum_dtype(DType stored) noexcept {
-  return is_half(stored) ? DType::f32 : stored;
-}
-
 }  // namespace lockstep

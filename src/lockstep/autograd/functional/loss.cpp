@@ -8,7 +8,7 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
-#include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
 
 namespace lockstep {

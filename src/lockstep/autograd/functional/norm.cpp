@@ -1,5 +1,6 @@
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/natively_beside.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/rounded_once.hpp>
@@ -84,7 +85,7 @@ Variable layer_norm(const Variable& input, const Operand& weight, const Operand&
     return record<LayerNormNode>(std::move(y), {&x, &weight, &bias}, std::move(mean),
                                  std::move(inverse_std), eps);
   };
-  return natively_beside(apply, input, weight, bias);
+  return detail::natively_beside(apply, input, weight, bias);
 }
 
 Variable rms_norm(const Variable& input, const Operand& weight, double eps) {
@@ -96,7 +97,7 @@ Variable rms_norm(const Variable& input, const Operand& weight, double eps) {
     rms_norm_forward(in, w, eps, y, inverse_rms);
     return record<RmsNormNode>(std::move(y), {&x, &weight}, std::move(inverse_rms), eps);
   };
-  return natively_beside(apply, input, weight);
+  return detail::natively_beside(apply, input, weight);
 }
 
 }  // namespace lockstep

@@ -132,7 +132,6 @@ class Lanes<Space> {
     Lanes result(*this);
     const std::int64_t bytes = width_ * static_cast<std::int64_t>(sizeof(T));
     if (bytes >= 2048) result.next_ = reinterpret_cast<const char*>(row);
-    result.next_size_ = sizeof(T);
     return result;
   }
 
@@ -347,10 +346,8 @@ class Lanes<Space> {
     for (; c + partial.count <= width_; c += partial.count) {
 #if !defined(__CUDACC__)
       if (next_ != nullptr) {
-        const char* ahead = next_ + c * next_size_;
-        for (int line = 0; line < partial.count * next_size_; line += 64) {
-          __builtin_prefetch(ahead + line);
-        }
+        const char* ahead = next_ + c * static_cast<std::int64_t>(sizeof(T));
+        for (int line = 0; line < 256; line += 64) __builtin_prefetch(ahead + line);
       }
 #endif
       partial.take(f, c, combine, zero);
@@ -361,7 +358,6 @@ class Lanes<Space> {
 
   std::int64_t width_;
   const char* next_ = nullptr;
-  int next_size_ = 0;  ///< of an element of that row
 };
 
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
