@@ -162,7 +162,7 @@ void log_softmax_both(benchmark::State& state) {
 }
 BENCHMARK(log_softmax_both)->Name("log_softmax_forward_backward")->ArgsProduct({{128}, {10, 1000}});
 
-template <Variable (*loss)(const Operand&, const Tensor&, const LossOptions&)>
+template <Variable (*loss)(const Variable&, const Tensor&, const LossOptions&)>
 void loss_both(benchmark::State& state) {
   const Variable x(noise({state.range(0), 10}), true);
   const Tensor target = Tensor::full({state.range(0)}, 3, DType::i64);

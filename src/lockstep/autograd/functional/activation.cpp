@@ -264,16 +264,24 @@ Variable hardswish(const Variable& x) { return detail::unary({Unary::hardswish},
 Variable mish(const Variable& x) { return detail::unary({Unary::mish}, x); }
 Variable logsigmoid(const Variable& x) { return detail::unary({Unary::log_sigmoid}, x); }
 
-Variable softmax(const Operand& x, int dim) {
-  Tensor y = empty_plain(x.data());
-  softmax_forward(x.data(), dim, y);
-  return record<SoftmaxNode>(y, {&x}, y, dim);
+Variable softmax(const Variable& input, int dim) {
+  return natively(
+      [&](const Variable& x) {
+        Tensor y = empty_plain(x.data());
+        softmax_forward(x.data(), dim, y);
+        return record<SoftmaxNode>(y, {&x}, y, dim);
+      },
+      input);
 }
 
-Variable log_softmax(const Operand& x, int dim) {
-  Tensor y = empty_plain(x.data());
-  log_softmax_forward(x.data(), dim, y);
-  return record<LogSoftmaxNode>(y, {&x}, y, dim);
+Variable log_softmax(const Variable& input, int dim) {
+  return natively(
+      [&](const Variable& x) {
+        Tensor y = empty_plain(x.data());
+        log_softmax_forward(x.data(), dim, y);
+        return record<LogSoftmaxNode>(y, {&x}, y, dim);
+      },
+      input);
 }
 
 Variable dropout(const Variable& x, double p, const RandomKey& key) {

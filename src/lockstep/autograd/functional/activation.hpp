@@ -64,9 +64,9 @@ namespace lockstep {
 [[nodiscard]] Variable dropout3d(const Variable& x, double p, const RandomKey& key);
 
 /// exp(x) / sum(exp(x)) along `dim`; the largest element is subtracted first.
-[[nodiscard]] Variable softmax(const Operand& x, int dim = -1);
+[[nodiscard]] Variable softmax(const Variable& x, int dim = -1);
 
 /// x - log(sum(exp(x))) along `dim`.
-[[nodiscard]] Variable log_softmax(const Operand& x, int dim = -1);
+[[nodiscard]] Variable log_softmax(const Variable& x, int dim = -1);
 
 }  // namespace lockstep

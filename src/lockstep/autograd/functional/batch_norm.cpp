@@ -4,13 +4,16 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/functional/natively_beside.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm.hpp>
 #include <lockstep/tensor/kernels/norm/sync_batch_norm.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 namespace {
@@ -42,28 +45,33 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
-      const Variable x = from_channel_blocks(inputs[0]), &residual = inputs[3];
-      const std::int64_t channels = x.shape()[1], samples = x.shape()[0];
-      const auto along = [&](const Variable& v) { return reshape(v, {1, channels, 1}); };
-      const Variable planes =
-          reshape(x, {samples, channels, x.shape().with_leading(1).numel() / channels});
-      const Variable middle =
-          training_ ? mean(planes, {0, 2}, true) : along(Variable(inputs_.running_mean));
-      const Variable centred = planes - middle;
-      const Variable variance =
-          training_ ? mean(pow(centred, 2.0), {0, 2}, true) : along(Variable(inputs_.running_var));
-      Variable y = centred * rsqrt(variance + eps_);
-      if (inputs[1].defined()) y = y * along(inputs[1]);
-      if (inputs[2].defined()) y = y + along(inputs[2]);
-      y = reshape(y, x.shape());
-      if (residual.defined()) y = y + from_channel_blocks(residual);
-      if (inputs_.relu) y = relu(y);
-      return is_channel_blocked(inputs[0].data()) ? to_channel_blocks(y) : y;
+      return detail::rounded_once(inputs[0],
+                                  [&](const Variable& given_x) { return parts(given_x, inputs); });
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "batch_norm"; }
 
  private:
+  [[nodiscard]] Variable parts(const Variable& given_x, std::span<const Variable> inputs) const {
+    const Variable x = from_channel_blocks(given_x), &residual = inputs[3];
+    const std::int64_t channels = x.shape()[1], samples = x.shape()[0];
+    const auto along = [&](const Variable& v) { return reshape(v, {1, channels, 1}); };
+    const Variable planes =
+        reshape(x, {samples, channels, x.shape().with_leading(1).numel() / channels});
+    const Variable middle =
+        training_ ? mean(planes, {0, 2}, true) : along(Variable(inputs_.running_mean));
+    const Variable centred = planes - middle;
+    const Variable variance =
+        training_ ? mean(pow(centred, 2.0), {0, 2}, true) : along(Variable(inputs_.running_var));
+    Variable y = centred * rsqrt(variance + eps_);
+    if (inputs[1].defined()) y = y * along(inputs[1]);
+    if (inputs[2].defined()) y = y + along(inputs[2]);
+    y = reshape(y, x.shape());
+    if (residual.defined()) y = y + from_channel_blocks(residual);
+    if (inputs_.relu) y = relu(y);
+    return is_channel_blocked(given_x.data()) ? to_channel_blocks(y) : y;
+  }
+
   BatchNormInputs inputs_;
   bool training_;
   double eps_;
@@ -154,50 +162,62 @@ Tensor take_statistics_of_all(const StatisticsExchange& exchange, double momentu
 
 /// `given` or, if undefined, `value` for each channel of x.
 Tensor or_constant(const Tensor& given, const Tensor& x, double value) {
-  return given.defined() ? given : Tensor::full({plain_shape(x)[1]}, value, x.dtype(), x.device());
+  if (given.defined()) return given;
+  return Tensor::full({plain_shape(x)[1]}, value, sum_dtype(x.dtype()), x.device());
 }
 
 }  // namespace
 
-Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
+Variable batch_norm(const Variable& input, const Operand& weight, const Operand& bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
-                    double eps, const Operand& shortcut, bool relu) {
-  Variable residual = shortcut;
-  if (shortcut.defined() && is_channel_blocked(x.data()) != is_channel_blocked(shortcut.data())) {
-    residual =
-        is_channel_blocked(x.data()) ? to_channel_blocks(shortcut) : from_channel_blocks(shortcut);
-  }
-  if (x.shape().dims() < 2 || (!training && !statistics.running_mean.defined())) {
-    throw ShapeError("batch_norm of x " + describe(x.data()) +
-                     ": x is [N, C, ...], and evaluation needs running statistics");
-  }
-  const auto data = [](const Operand& v) { return v.defined() ? v.data() : Tensor(); };
-  BatchNormInputs inputs{.x = x.data(),
-                         .weight = or_constant(data(weight), x.data(), 1.0),
-                         .bias = or_constant(data(bias), x.data(), 0.0),
-                         // The kernels always write running statistics, so scratch tensors replace
-                         // missing ones.
-                         .running_mean = or_constant(statistics.running_mean, x.data(), 0.0),
-                         .running_var = or_constant(statistics.running_var, x.data(), 0.0),
-                         .residual = residual.defined() ? residual.data() : Tensor(),
-                         .relu = relu};
-  const bool shared = training && statistics.exchange;
-  check_batch_norm(inputs, training && !shared);
-  const auto empty = [&](const Shape& shape) {
-    return Tensor::empty(shape, x.data().dtype(), x.data().device());
+                    double eps, const Variable& given_shortcut, bool relu) {
+  const auto apply = [&](const Variable& x, const Variable& shortcut) {
+    Variable residual = shortcut;
+    if (shortcut.defined() && is_channel_blocked(x.data()) != is_channel_blocked(shortcut.data())) {
+      residual = is_channel_blocked(x.data()) ? to_channel_blocks(shortcut)
+                                              : from_channel_blocks(shortcut);
+    }
+    if (x.shape().dims() < 2 || (!training && !statistics.running_mean.defined())) {
+      throw ShapeError("batch_norm of x " + describe(x.data()) +
+                       ": x is [N, C, ...], and evaluation needs running statistics");
+    }
+    const auto data = [](const Variable& v) { return v.defined() ? v.data() : Tensor(); };
+    BatchNormInputs inputs{.x = x.data(),
+                           .weight = or_constant(data(weight), x.data(), 1.0),
+                           .bias = or_constant(data(bias), x.data(), 0.0),
+                           // The kernels always write running statistics, so scratch tensors
+                           // replace missing ones.
+                           .running_mean = or_constant(statistics.running_mean, x.data(), 0.0),
+                           .running_var = or_constant(statistics.running_var, x.data(), 0.0),
+                           .residual = residual.defined() ? residual.data() : Tensor(),
+                           .relu = relu};
+    const bool shared = training && statistics.exchange;
+    check_batch_norm(inputs, training && !shared);
+    Tensor y = Tensor::empty_like(x.data());
+    BatchNormSaved saved{Tensor::empty_like(inputs.weight), Tensor::empty_like(inputs.weight)};
+    Tensor count =
+        shared ? take_statistics_of_all(*statistics.exchange, momentum, inputs) : Tensor();
+    batch_norm_forward(inputs, training && !shared, momentum, eps, y, saved);
+    Tensor kept = relu ? y : Tensor();
+    if (shared) {
+      return record<SyncBatchNormNode>(std::move(y), {&x, &weight, &bias, &residual},
+                                       std::move(inputs), std::move(saved), std::move(kept),
+                                       std::move(count), statistics.exchange);
+    }
+    return record<BatchNormNode>(std::move(y), {&x, &weight, &bias, &residual}, std::move(inputs),
+                                 training, eps, std::move(saved), std::move(kept));
   };
-  Tensor y = Tensor::empty_like(x.data());
-  BatchNormSaved saved{empty(inputs.weight.shape()), empty(inputs.weight.shape())};
-  Tensor count = shared ? take_statistics_of_all(*statistics.exchange, momentum, inputs) : Tensor();
-  batch_norm_forward(inputs, training && !shared, momentum, eps, y, saved);
-  Tensor kept = relu ? y : Tensor();
-  if (shared) {
-    return record<SyncBatchNormNode>(std::move(y), {&x, &weight, &bias, &residual},
-                                     std::move(inputs), std::move(saved), std::move(kept),
-                                     std::move(count), statistics.exchange);
+  // Kernels for channel blocks take f32.
+  const bool is_plain = !is_channel_blocked(input.data());
+  if (!given_shortcut.defined()) {
+    return is_plain && detail::is_native_beside(input, weight, bias) ? apply(input, {})
+                                                                     : apply(Operand(input), {});
   }
-  return record<BatchNormNode>(std::move(y), {&x, &weight, &bias, &residual}, std::move(inputs),
-                               training, eps, std::move(saved), std::move(kept));
+  const bool is_alike = given_shortcut.data().dtype() == input.data().dtype() &&
+                        is_native(given_shortcut) && !is_channel_blocked(given_shortcut.data());
+  return is_plain && is_alike && detail::is_native_beside(input, weight, bias)
+             ? apply(input, given_shortcut)
+             : apply(Operand(input), Operand(given_shortcut));
 }
 
 }  // namespace lockstep

@@ -20,8 +20,8 @@ class StatisticsExchange {
   virtual void sum(const Tensor& t) const = 0;
 };
 
-/// The state of batch_norm besides its parameters: [C] each, of x's dtype. Both running statistics
-/// may be undefined in training: none are kept.
+/// The state of batch_norm besides its parameters: [C] each, of x's dtype, or f32 for one of 16
+/// bits. Both running statistics may be undefined in training: none are kept.
 struct BatchNormStatistics {
   Tensor running_mean, running_var;
   /// Null: in training the batch is x. Otherwise the batch is the x of all ranks, each with any
@@ -39,9 +39,9 @@ struct BatchNormStatistics {
 /// x, may be undefined) is added to the result, which then goes through relu if wanted: in the same
 /// pass, as networks with shortcuts do it (He et al. 2016, arXiv:1512.03385). x and the residual
 /// may each be in channel blocks (tensor/kernels/conv/channel_blocks.hpp); the result is as x.
-[[nodiscard]] Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
+[[nodiscard]] Variable batch_norm(const Variable& x, const Operand& weight, const Operand& bias,
                                   const BatchNormStatistics& statistics, bool training,
                                   double momentum = 0.1, double eps = 1e-5,
-                                  const Operand& residual = {}, bool relu = false);
+                                  const Variable& residual = {}, bool relu = false);
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ struct EmbeddingMap {
 
 }  // namespace
 
-Variable embedding(const Tensor& index, const Operand& weight, std::int64_t padding_idx) {
+Variable embedding(const Tensor& index, const Variable& weight, std::int64_t padding_idx) {
   const Tensor& table = weight.data();
   Tensor y =
       Tensor::empty(embedding_shape(index, table, padding_idx), table.dtype(), table.device());

@@ -4,13 +4,16 @@
 
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/natively_beside.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/resample.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/norm/group_norm.hpp>
 #include <lockstep/tensor/kernels/reduce/reduction.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 namespace {
@@ -24,8 +27,8 @@ class GroupNormNode : public PooledNode<GroupNormNode> {
     const Tensor& x = input(0).data();
     const Tensor weight = input(1).defined() ? input(1).data() : Tensor();
     const Shape channels{x.size(0), x.size(1)};
-    const Tensor sums = Tensor::zeros(channels, x.dtype(), x.device());
-    const Tensor products = Tensor::zeros(channels, x.dtype(), x.device());
+    const Tensor sums = Tensor::zeros(channels, mean_.dtype(), x.device());
+    const Tensor products = Tensor::zeros(channels, mean_.dtype(), x.device());
     group_norm_sums(grad_output, x, groups_, mean_, rstd_, sums, products);
     const auto give = [&](int i, const Tensor& parts) {
       const auto to = grad_target(i);
@@ -40,14 +43,16 @@ class GroupNormNode : public PooledNode<GroupNormNode> {
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
-      const Variable &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
-      const Variable rows =
-          reshape(x, {x.shape()[0], groups_, x.shape().with_leading(1).numel() / groups_});
-      const Variable centred = rows - mean(rows, {2}, true);
-      Variable y = reshape(centred * rsqrt(mean(pow(centred, 2.0), {2}, true) + eps_), x.shape());
-      const Shape channels = with_one_extent(x.shape().dims(), 1, x.shape()[1]);
-      if (weight.defined()) y = y * reshape(weight, channels);
-      return bias.defined() ? y + reshape(bias, channels) : y;
+      const Variable &weight = inputs[1], &bias = inputs[2];
+      return detail::rounded_once(inputs[0], [&](const Variable& x) {
+        const Variable rows =
+            reshape(x, {x.shape()[0], groups_, x.shape().with_leading(1).numel() / groups_});
+        const Variable centred = rows - mean(rows, {2}, true);
+        Variable y = reshape(centred * rsqrt(mean(pow(centred, 2.0), {2}, true) + eps_), x.shape());
+        const Shape channels = with_one_extent(x.shape().dims(), 1, x.shape()[1]);
+        if (weight.defined()) y = y * reshape(weight, channels);
+        return bias.defined() ? y + reshape(bias, channels) : y;
+      });
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "group_norm"; }
@@ -93,30 +98,32 @@ class LocalResponseNode : public PooledNode<LocalResponseNode> {
 
 void expect_channels(const char* operation, const Variable& x, const Variable& parameter) {
   if (!parameter.defined()) return;
-  if (parameter.shape() == Shape{x.shape()[1]} && parameter.data().dtype() == x.data().dtype()) {
-    return;
-  }
+  const DType dtype = sum_dtype(x.data().dtype());
+  if (parameter.shape() == Shape{x.shape()[1]} && parameter.data().dtype() == dtype) return;
   throw ShapeError(std::string(operation) + " of " + describe(x.data()) + " with weight or bias " +
                    describe(parameter.data()) + ": they are [C], of x's dtype");
 }
 
-Variable normalised(const char* operation, const Variable& x, std::int64_t groups,
-                    const Variable& weight, const Variable& bias, double eps) {
-  const Tensor& in = x.data();
-  expect_channels(operation, x, weight);
-  expect_channels(operation, x, bias);
-  const Shape rows{in.size(0), groups};
-  const Tensor mean = Tensor::empty(rows, in.dtype(), in.device());
-  const Tensor rstd = Tensor::empty(rows, in.dtype(), in.device());
-  Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
-  group_norm_forward(in, groups, weight.defined() ? weight.data() : Tensor(),
-                     bias.defined() ? bias.data() : Tensor(), eps, y, mean, rstd);
-  return record<GroupNormNode>(std::move(y), {&x, &weight, &bias}, groups, mean, rstd, eps);
+Variable normalised(const char* operation, const Variable& input, std::int64_t groups,
+                    const Operand& weight, const Operand& bias, double eps) {
+  const auto apply = [&](const Variable& x) {
+    const Tensor& in = x.data();
+    expect_channels(operation, x, weight);
+    expect_channels(operation, x, bias);
+    const Shape rows{in.size(0), groups};
+    const Tensor mean = Tensor::empty(rows, sum_dtype(in.dtype()), in.device());
+    const Tensor rstd = Tensor::empty_like(mean);
+    Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
+    group_norm_forward(in, groups, weight.defined() ? weight.data() : Tensor(),
+                       bias.defined() ? bias.data() : Tensor(), eps, y, mean, rstd);
+    return record<GroupNormNode>(std::move(y), {&x, &weight, &bias}, groups, mean, rstd, eps);
+  };
+  return detail::natively_beside(apply, input, weight, bias);
 }
 
 }  // namespace
 
-Variable group_norm(const Operand& x, std::int64_t num_groups, const Operand& weight,
+Variable group_norm(const Variable& x, std::int64_t num_groups, const Operand& weight,
                     const Operand& bias, double eps) {
   if (x.shape().dims() < 2 || num_groups < 1 || x.shape()[1] % num_groups != 0) {
     throw ShapeError("group_norm of " + describe(x.data()) + " in " + std::to_string(num_groups) +
@@ -125,7 +132,7 @@ Variable group_norm(const Operand& x, std::int64_t num_groups, const Operand& we
   return normalised("group_norm", x, num_groups, weight, bias, eps);
 }
 
-Variable instance_norm(const Operand& x, const Operand& weight, const Operand& bias, double eps) {
+Variable instance_norm(const Variable& x, const Operand& weight, const Operand& bias, double eps) {
   const Shape& shape = x.shape();
   if (shape.dims() < 3 || (shape.numel() > 0 && shape.numel() == shape[0] * shape[1])) {
     throw ShapeError("instance_norm of " + describe(x.data()) +

@@ -8,6 +8,7 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
 
 namespace lockstep {
@@ -28,6 +29,12 @@ struct Reduced {
   }
 };
 
+/// Of the type in which kernels calculate with x: not rounded yet.
+Tensor empty_losses(const Shape& shape, const Tensor& x) {
+  return Tensor::empty(shape, sum_dtype(x.dtype()), x.device());
+}
+Tensor unrounded(const Tensor& grad_loss) { return grad_loss.to(sum_dtype(grad_loss.dtype())); }
+
 /// nll_loss is linear in the log-probabilities.
 struct NllLossMap {
   Tensor target;
@@ -36,13 +43,13 @@ struct NllLossMap {
 
   void apply(const Tensor& x, bool accumulate, const Tensor& loss) const {
     accumulate_into(loss, accumulate, [&](const Tensor& to) {
-      const Tensor losses = Tensor::empty(target.shape(), x.dtype(), x.device());
+      const Tensor losses = empty_losses(target.shape(), x);
       nll_loss_forward(x, target, options, losses);
-      to.copy_from(Reduced(losses, target, options).loss);
+      to.copy_from(Reduced(losses, target, options).loss.to(to.dtype()));
     });
   }
   void transpose(const Tensor& loss, bool accumulate, const Tensor& x) const {
-    nll_loss_backward(loss, divisor, target, options, accumulate, x);
+    nll_loss_backward(unrounded(loss), divisor, target, options, accumulate, x);
   }
   [[nodiscard]] static const char* name() noexcept { return "nll_loss"; }
 };
@@ -57,18 +64,20 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
 
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {
-      cross_entropy_backward(grad_output, divisor_, input(0).data(), row_stats_, target_, options_,
-                             x.accumulate, x.tensor);
+      cross_entropy_backward(unrounded(grad_output), divisor_, input(0).data(), row_stats_, target_,
+                             options_, x.accumulate, x.tensor);
     }
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
-      const Variable p = log_softmax(inputs[0], 1);
-      const double e = options_.label_smoothing;
-      LossOptions options = options_;
-      options.label_smoothing = 0.0;
-      const Variable loss = nll_loss(p, target_, options);
-      return e == 0.0 ? loss : (1.0 - e) * loss - e * smoothing(p);
+      return detail::rounded_once(inputs[0], [this](const Variable& x) {
+        const Variable p = log_softmax(x, 1);
+        const double e = options_.label_smoothing;
+        LossOptions options = options_;
+        options.label_smoothing = 0.0;
+        const Variable loss = nll_loss(p, target_, options);
+        return e == 0.0 ? loss : (1.0 - e) * loss - e * smoothing(p);
+      });
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "cross_entropy"; }
@@ -126,31 +135,36 @@ Variable probability_cross_entropy(const Variable& x, const Tensor& target,
 
 }  // namespace
 
-Variable nll_loss(const Operand& x, const Tensor& given, const LossOptions& options) {
-  check_loss("nll_loss", x.data(), given, options);
-  const Tensor target = right_targets("nll_loss", given, x.shape()[1], options.ignore_index);
-  const Tensor losses = Tensor::empty(target.shape(), x.data().dtype(), x.data().device());
-  nll_loss_forward(x.data(), target, options, losses);
-  Reduced reduced(losses, target, options);
-  return record<LinearMapNode<NllLossMap>>(std::move(reduced.loss), {&x},
-                                           NllLossMap{target, options, std::move(reduced.divisor)});
+Variable nll_loss(const Variable& input, const Tensor& given, const LossOptions& options) {
+  const auto apply = [&](const Variable& x) {
+    check_loss("nll_loss", x.data(), given, options);
+    const Tensor target = right_targets("nll_loss", given, x.shape()[1], options.ignore_index);
+    const Tensor losses = empty_losses(target.shape(), x.data());
+    nll_loss_forward(x.data(), target, options, losses);
+    Reduced reduced(losses, target, options);
+    return record<LinearMapNode<NllLossMap>>(
+        reduced.loss.to(x.data().dtype()), {&x},
+        NllLossMap{target, options, std::move(reduced.divisor)});
+  };
+  return natively(apply, input);
 }
 
-Variable cross_entropy(const Operand& x, const Tensor& given, const LossOptions& options) {
+Variable cross_entropy(const Variable& input, const Tensor& given, const LossOptions& options) {
   if (is_floating(given.dtype())) {
     return detail::rounded_once(
-        x, [&](const Variable& v) { return probability_cross_entropy(v, given, options); });
+        input, [&](const Variable& x) { return probability_cross_entropy(x, given, options); });
   }
-  check_loss("cross_entropy", x.data(), given, options);
-  const Tensor target = right_targets("cross_entropy", given, x.shape()[1], options.ignore_index);
-  const DType dtype = x.data().dtype();
-  const Device device = x.data().device();
-  const Tensor losses = Tensor::empty(target.shape(), dtype, device);
-  Tensor row_stats = Tensor::empty({2, target.numel()}, dtype, device);
-  cross_entropy_forward(x.data(), target, options, losses, row_stats);
-  Reduced reduced(losses, target, options);
-  return record<CrossEntropyNode>(std::move(reduced.loss), {&x}, target, options,
-                                  std::move(reduced.divisor), std::move(row_stats));
+  const auto apply = [&](const Variable& x) {
+    check_loss("cross_entropy", x.data(), given, options);
+    const Tensor target = right_targets("cross_entropy", given, x.shape()[1], options.ignore_index);
+    const Tensor losses = empty_losses(target.shape(), x.data());
+    Tensor row_stats = empty_losses({2, target.numel()}, x.data());
+    cross_entropy_forward(x.data(), target, options, losses, row_stats);
+    Reduced reduced(losses, target, options);
+    return record<CrossEntropyNode>(reduced.loss.to(x.data().dtype()), {&x}, target, options,
+                                    std::move(reduced.divisor), std::move(row_stats));
+  };
+  return natively(apply, input);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/natively_beside.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/tensor/kernels/norm/norm.hpp>
 
 namespace lockstep {
@@ -27,11 +29,13 @@ class LayerNormNode : public PooledNode<LayerNormNode> {
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
-      const Variable &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
-      const Dims dims = last_dims(weight.shape().dims());
-      const Variable centred = x - mean(x, dims, true);
-      const Variable y = centred * rsqrt(mean(pow(centred, 2.0), dims, true) + eps_) * weight;
-      return bias.defined() ? y + bias : y;
+      const Variable &weight = inputs[1], &bias = inputs[2];
+      return detail::rounded_once(inputs[0], [&](const Variable& x) {
+        const Dims dims = last_dims(weight.shape().dims());
+        const Variable centred = x - mean(x, dims, true);
+        const Variable y = centred * rsqrt(mean(pow(centred, 2.0), dims, true) + eps_) * weight;
+        return bias.defined() ? y + bias : y;
+      });
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "layer_norm"; }
@@ -53,8 +57,10 @@ class RmsNormNode : public PooledNode<RmsNormNode> {
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
-      const Variable &x = inputs[0], &weight = inputs[1];
-      return x * rsqrt(mean(pow(x, 2.0), last_dims(weight.shape().dims()), true) + eps_) * weight;
+      const Variable& weight = inputs[1];
+      return detail::rounded_once(inputs[0], [&](const Variable& x) {
+        return x * rsqrt(mean(pow(x, 2.0), last_dims(weight.shape().dims()), true) + eps_) * weight;
+      });
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "rms_norm"; }
@@ -66,26 +72,32 @@ class RmsNormNode : public PooledNode<RmsNormNode> {
 
 }  // namespace
 
-Variable layer_norm(const Operand& x, const Operand& weight, const Operand& bias, double eps) {
-  const Tensor &in = x.data(), &w = weight.data();
-  const Tensor b = bias.defined() ? bias.data() : Tensor();
-  check_norm("layer_norm", in, w, b);
-  const Shape rows = norm_rows(in, w);
-  Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
-  Tensor mean = Tensor::empty(rows, in.dtype(), in.device());
-  Tensor inverse_std = Tensor::empty(rows, in.dtype(), in.device());
-  layer_norm_forward(in, w, b, eps, y, mean, inverse_std);
-  return record<LayerNormNode>(std::move(y), {&x, &weight, &bias}, std::move(mean),
-                               std::move(inverse_std), eps);
+Variable layer_norm(const Variable& input, const Operand& weight, const Operand& bias, double eps) {
+  const auto apply = [&](const Variable& x) {
+    const Tensor &in = x.data(), &w = weight.data();
+    const Tensor b = bias.defined() ? bias.data() : Tensor();
+    check_norm("layer_norm", in, w, b);
+    const Shape rows = norm_rows(in, w);
+    Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
+    Tensor mean = Tensor::empty(rows, w.dtype(), in.device());
+    Tensor inverse_std = Tensor::empty(rows, w.dtype(), in.device());
+    layer_norm_forward(in, w, b, eps, y, mean, inverse_std);
+    return record<LayerNormNode>(std::move(y), {&x, &weight, &bias}, std::move(mean),
+                                 std::move(inverse_std), eps);
+  };
+  return detail::natively_beside(apply, input, weight, bias);
 }
 
-Variable rms_norm(const Operand& x, const Operand& weight, double eps) {
-  const Tensor &in = x.data(), &w = weight.data();
-  check_norm("rms_norm", in, w, Tensor());
-  Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
-  Tensor inverse_rms = Tensor::empty(norm_rows(in, w), in.dtype(), in.device());
-  rms_norm_forward(in, w, eps, y, inverse_rms);
-  return record<RmsNormNode>(std::move(y), {&x, &weight}, std::move(inverse_rms), eps);
+Variable rms_norm(const Variable& input, const Operand& weight, double eps) {
+  const auto apply = [&](const Variable& x) {
+    const Tensor &in = x.data(), &w = weight.data();
+    check_norm("rms_norm", in, w, Tensor());
+    Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
+    Tensor inverse_rms = Tensor::empty(norm_rows(in, w), w.dtype(), in.device());
+    rms_norm_forward(in, w, eps, y, inverse_rms);
+    return record<RmsNormNode>(std::move(y), {&x, &weight}, std::move(inverse_rms), eps);
+  };
+  return detail::natively_beside(apply, input, weight);
 }
 
 }  // namespace lockstep

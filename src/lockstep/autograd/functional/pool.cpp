@@ -182,12 +182,16 @@ Tensor empty_of(const Shape& shape, const Variable& x) {
   return Tensor::empty(shape, x.data().dtype(), x.data().device());
 }
 
-Variable max_of_squares(const Variable& x, const SquareWindow& window) {
-  Tensor y = empty_of(max_pool2d_shape(x.shape(), window), x);
-  Tensor indices = Tensor::empty(y.shape(), DType::i32, x.data().device());
-  max_pool2d_forward(x.data(), window, y, indices);
-  return record<LinearMapNode<SquareMaxPoolMap>>(std::move(y), {&x},
-                                                 SquareMaxPoolMap{window, std::move(indices)});
+Variable max_of_squares(const Variable& input, const SquareWindow& window) {
+  return natively(
+      [&](const Variable& x) {
+        Tensor y = empty_of(max_pool2d_shape(x.shape(), window), x);
+        Tensor indices = Tensor::empty(y.shape(), DType::i32, x.data().device());
+        max_pool2d_forward(x.data(), window, y, indices);
+        return record<LinearMapNode<SquareMaxPoolMap>>(
+            std::move(y), {&x}, SquareMaxPoolMap{window, std::move(indices)});
+      },
+      input);
 }
 
 }  // namespace
@@ -198,11 +202,13 @@ std::optional<SquareWindow> detail::square_window(const PoolOptions<2>& o) noexc
   return SquareWindow{o.kernel[0], stride[0], o.padding[0]};
 }
 
+// Kernels of square windows store 16 bits; the others take f32.
 template <std::size_t dims>
-Variable max_pool(const Operand& x, const PoolOptions<dims>& options) {
+Variable max_pool(const Variable& input, const PoolOptions<dims>& options) {
   if constexpr (dims == 2) {
-    if (const auto window = detail::square_window(options)) return max_of_squares(x, *window);
+    if (const auto window = detail::square_window(options)) return max_of_squares(input, *window);
   }
+  const Operand x(input);
   const Plan plan = plan_of("max_pool", x, options);
   expect_places<dims>("max_pool", x);
   const Tensor y = empty_of(plan.shape, x);
@@ -212,15 +218,20 @@ Variable max_pool(const Operand& x, const PoolOptions<dims>& options) {
 }
 
 template <std::size_t dims>
-Variable avg_pool(const Operand& x, const PoolOptions<dims>& options, bool count_include_pad,
+Variable avg_pool(const Variable& input, const PoolOptions<dims>& options, bool count_include_pad,
                   std::int64_t divisor_override) {
   if constexpr (dims == 2) {
     const auto window = detail::square_window(options);
     if (window && divisor_override == 0) {
-      return linear_map(SquareAvgPoolMap{*window, count_include_pad}, x,
-                        empty_of(avg_pool2d_shape(x.shape(), *window), x));
+      return natively(
+          [&](const Variable& x) {
+            return linear_map(SquareAvgPoolMap{*window, count_include_pad}, x,
+                              empty_of(avg_pool2d_shape(x.shape(), *window), x));
+          },
+          input);
     }
   }
+  const Operand x(input);
   const Plan plan = plan_of("avg_pool", x, options);
   const AveragePool pool{plan.window, count_include_pad, divisor_override};
   return linear_map(AvgPoolMap{dims, pool}, x, empty_of(plan.shape, x));
@@ -237,28 +248,33 @@ Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size) {
 }
 
 template <std::size_t dims>
-Variable adaptive_avg_pool(const Operand& x, const Extents<dims>& output_size) {
+Variable adaptive_avg_pool(const Variable& input, const Extents<dims>& output_size) {
   if constexpr (dims == 2) {
     if (output_size.uniform()) {
-      return linear_map(SquareAdaptiveAvgPoolMap{}, x,
-                        empty_of(adaptive_avg_pool2d_shape(x.shape(), output_size[0]), x));
+      return natively(
+          [&](const Variable& x) {
+            return linear_map(SquareAdaptiveAvgPoolMap{}, x,
+                              empty_of(adaptive_avg_pool2d_shape(x.shape(), output_size[0]), x));
+          },
+          input);
     }
   }
+  const Operand x(input);
   return linear_map(AdaptiveAvgPoolMap{dims}, x,
                     empty_of(adaptive_shape("adaptive_avg_pool", x, output_size), x));
 }
 
-template Variable max_pool(const Operand&, const PoolOptions<1>&);
-template Variable max_pool(const Operand&, const PoolOptions<2>&);
-template Variable max_pool(const Operand&, const PoolOptions<3>&);
-template Variable avg_pool(const Operand&, const PoolOptions<1>&, bool, std::int64_t);
-template Variable avg_pool(const Operand&, const PoolOptions<2>&, bool, std::int64_t);
-template Variable avg_pool(const Operand&, const PoolOptions<3>&, bool, std::int64_t);
+template Variable max_pool(const Variable&, const PoolOptions<1>&);
+template Variable max_pool(const Variable&, const PoolOptions<2>&);
+template Variable max_pool(const Variable&, const PoolOptions<3>&);
+template Variable avg_pool(const Variable&, const PoolOptions<1>&, bool, std::int64_t);
+template Variable avg_pool(const Variable&, const PoolOptions<2>&, bool, std::int64_t);
+template Variable avg_pool(const Variable&, const PoolOptions<3>&, bool, std::int64_t);
 template Variable adaptive_max_pool(const Operand&, const Extents<1>&);
 template Variable adaptive_max_pool(const Operand&, const Extents<2>&);
 template Variable adaptive_max_pool(const Operand&, const Extents<3>&);
-template Variable adaptive_avg_pool(const Operand&, const Extents<1>&);
-template Variable adaptive_avg_pool(const Operand&, const Extents<2>&);
-template Variable adaptive_avg_pool(const Operand&, const Extents<3>&);
+template Variable adaptive_avg_pool(const Variable&, const Extents<1>&);
+template Variable adaptive_avg_pool(const Variable&, const Extents<2>&);
+template Variable adaptive_avg_pool(const Variable&, const Extents<3>&);
 
 }  // namespace lockstep

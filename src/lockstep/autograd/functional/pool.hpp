@@ -30,19 +30,19 @@ using Pool3dOptions = PoolOptions<3>;
 /// after C or 2^31 in a plane, or if padding is above half the kernel. One number or a list in
 /// place of the options is the kernel: max_pool2d(x, 2).
 template <std::size_t dims>
-[[nodiscard]] Variable max_pool(const Operand& x, const PoolOptions<dims>& options);
+[[nodiscard]] Variable max_pool(const Variable& x, const PoolOptions<dims>& options);
 template <std::size_t dims>
-[[nodiscard]] Variable max_pool(const Operand& x, const Extents<dims>& kernel) {
+[[nodiscard]] Variable max_pool(const Variable& x, const Extents<dims>& kernel) {
   return max_pool(x, PoolOptions<dims>{.kernel = kernel});
 }
 
 /// The mean of each window: with count_include_pad, padding counts as zeros; a divisor other than 0
 /// replaces the number of elements. Errors and a kernel alone as for max_pool.
 template <std::size_t dims>
-[[nodiscard]] Variable avg_pool(const Operand& x, const PoolOptions<dims>& options,
+[[nodiscard]] Variable avg_pool(const Variable& x, const PoolOptions<dims>& options,
                                 bool count_include_pad = true, std::int64_t divisor_override = 0);
 template <std::size_t dims>
-[[nodiscard]] Variable avg_pool(const Operand& x, const Extents<dims>& kernel) {
+[[nodiscard]] Variable avg_pool(const Variable& x, const Extents<dims>& kernel) {
   return avg_pool(x, PoolOptions<dims>{.kernel = kernel});
 }
 
@@ -51,50 +51,50 @@ template <std::size_t dims>
 template <std::size_t dims>
 [[nodiscard]] Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size);
 template <std::size_t dims>
-[[nodiscard]] Variable adaptive_avg_pool(const Operand& x, const Extents<dims>& output_size);
+[[nodiscard]] Variable adaptive_avg_pool(const Variable& x, const Extents<dims>& output_size);
 
 // The same by PyTorch's names.
 
-[[nodiscard]] inline Variable max_pool1d(const Operand& x, const PoolOptions<1>& options) {
+[[nodiscard]] inline Variable max_pool1d(const Variable& x, const PoolOptions<1>& options) {
   return max_pool(x, options);
 }
-[[nodiscard]] inline Variable max_pool1d(const Operand& x, const Extents<1>& kernel) {
+[[nodiscard]] inline Variable max_pool1d(const Variable& x, const Extents<1>& kernel) {
   return max_pool(x, kernel);
 }
-[[nodiscard]] inline Variable max_pool2d(const Operand& x, const PoolOptions<2>& options) {
+[[nodiscard]] inline Variable max_pool2d(const Variable& x, const PoolOptions<2>& options) {
   return max_pool(x, options);
 }
-[[nodiscard]] inline Variable max_pool2d(const Operand& x, const Extents<2>& kernel) {
+[[nodiscard]] inline Variable max_pool2d(const Variable& x, const Extents<2>& kernel) {
   return max_pool(x, kernel);
 }
-[[nodiscard]] inline Variable max_pool3d(const Operand& x, const PoolOptions<3>& options) {
+[[nodiscard]] inline Variable max_pool3d(const Variable& x, const PoolOptions<3>& options) {
   return max_pool(x, options);
 }
-[[nodiscard]] inline Variable max_pool3d(const Operand& x, const Extents<3>& kernel) {
+[[nodiscard]] inline Variable max_pool3d(const Variable& x, const Extents<3>& kernel) {
   return max_pool(x, kernel);
 }
 
-[[nodiscard]] inline Variable avg_pool1d(const Operand& x, const PoolOptions<1>& options,
+[[nodiscard]] inline Variable avg_pool1d(const Variable& x, const PoolOptions<1>& options,
                                          bool count_include_pad = true) {
   return avg_pool(x, options, count_include_pad);
 }
-[[nodiscard]] inline Variable avg_pool1d(const Operand& x, const Extents<1>& kernel) {
+[[nodiscard]] inline Variable avg_pool1d(const Variable& x, const Extents<1>& kernel) {
   return avg_pool(x, kernel);
 }
-[[nodiscard]] inline Variable avg_pool2d(const Operand& x, const PoolOptions<2>& options,
+[[nodiscard]] inline Variable avg_pool2d(const Variable& x, const PoolOptions<2>& options,
                                          bool count_include_pad = true,
                                          std::int64_t divisor_override = 0) {
   return avg_pool(x, options, count_include_pad, divisor_override);
 }
-[[nodiscard]] inline Variable avg_pool2d(const Operand& x, const Extents<2>& kernel) {
+[[nodiscard]] inline Variable avg_pool2d(const Variable& x, const Extents<2>& kernel) {
   return avg_pool(x, kernel);
 }
-[[nodiscard]] inline Variable avg_pool3d(const Operand& x, const PoolOptions<3>& options,
+[[nodiscard]] inline Variable avg_pool3d(const Variable& x, const PoolOptions<3>& options,
                                          bool count_include_pad = true,
                                          std::int64_t divisor_override = 0) {
   return avg_pool(x, options, count_include_pad, divisor_override);
 }
-[[nodiscard]] inline Variable avg_pool3d(const Operand& x, const Extents<3>& kernel) {
+[[nodiscard]] inline Variable avg_pool3d(const Variable& x, const Extents<3>& kernel) {
   return avg_pool(x, kernel);
 }
 
@@ -107,13 +107,13 @@ template <std::size_t dims>
 [[nodiscard]] inline Variable adaptive_max_pool3d(const Operand& x, const Extents<3>& size) {
   return adaptive_max_pool(x, size);
 }
-[[nodiscard]] inline Variable adaptive_avg_pool1d(const Operand& x, const Extents<1>& size) {
+[[nodiscard]] inline Variable adaptive_avg_pool1d(const Variable& x, const Extents<1>& size) {
   return adaptive_avg_pool(x, size);
 }
-[[nodiscard]] inline Variable adaptive_avg_pool2d(const Operand& x, const Extents<2>& size = 1) {
+[[nodiscard]] inline Variable adaptive_avg_pool2d(const Variable& x, const Extents<2>& size = 1) {
   return adaptive_avg_pool(x, size);
 }
-[[nodiscard]] inline Variable adaptive_avg_pool3d(const Operand& x, const Extents<3>& size) {
+[[nodiscard]] inline Variable adaptive_avg_pool3d(const Variable& x, const Extents<3>& size) {
   return adaptive_avg_pool(x, size);
 }
 

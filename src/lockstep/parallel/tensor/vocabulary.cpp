@@ -13,6 +13,7 @@
 #include <lockstep/parallel/tensor/regions.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 namespace {
@@ -59,10 +60,10 @@ class LogitsNode : public PooledNode<LogitsNode> {
     if (!x.wanted) return;
     const Shape shape{rows_.target.numel(), slab_.count};
     const bool each = options_.reduction == Reduction::none;
-    cross_entropy_slab_backward(each ? grad_output.reshape({rows_.target.numel()}) : grad_output,
-                                rows_.divisor, input(0).data().reshape(shape), rows_.stats,
-                                rows_.target, slab_, options_, x.accumulate,
-                                x.tensor.reshape(shape));
+    const Tensor grad = grad_output.to(rows_.stats.dtype());
+    cross_entropy_slab_backward(each ? grad.reshape({rows_.target.numel()}) : grad, rows_.divisor,
+                                input(0).data().reshape(shape), rows_.stats, rows_.target, slab_,
+                                options_, x.accumulate, x.tensor.reshape(shape));
   }
   [[nodiscard]] const char* name() const noexcept override {
     return "vocabulary_parallel_cross_entropy";
@@ -169,20 +170,24 @@ Variable vocabulary_parallel_cross_entropy(const Variable& given, const Tensor& 
                                            const ClassSlab& slab, const GroupPtr& group,
                                            const LossOptions& options) {
   constexpr const char* operation = "vocabulary_parallel_cross_entropy";
-  const Operand logits(given);
-  const Tensor& x = logits.data();
-  if (x.dims() == 0) throw ShapeError(std::string(operation) + ": the logits are a scalar");
-  expect_right(operation, x.shape(), x, given_target, slab, options);
-  const Tensor target = right_targets(operation, given_target, slab.classes, options.ignore_index);
-  const std::int64_t count = target.numel();
-  Rows rows{target.reshape({count}),
-            Tensor::empty(target.shape(), x.dtype(), x.device()),
-            {},
-            Tensor::empty({4, count}, x.dtype(), x.device())};
-  cross_entropy_slab_forward(x.reshape({count, slab.count}), rows.target, slab, options,
-                             rows.stats);
-  Tensor loss = loss_of(rows, slab, options, *group);
-  return record<LogitsNode>(std::move(loss), {&logits}, std::move(rows), slab, options);
+  const auto apply = [&](const Variable& logits) {
+    const Tensor& x = logits.data();
+    if (x.dims() == 0) throw ShapeError(std::string(operation) + ": the logits are a scalar");
+    expect_right(operation, x.shape(), x, given_target, slab, options);
+    const Tensor target =
+        right_targets(operation, given_target, slab.classes, options.ignore_index);
+    const std::int64_t count = target.numel();
+    const DType dtype = sum_dtype(x.dtype());
+    Rows rows{target.reshape({count}),
+              Tensor::empty(target.shape(), dtype, x.device()),
+              {},
+              Tensor::empty({4, count}, dtype, x.device())};
+    cross_entropy_slab_forward(x.reshape({count, slab.count}), rows.target, slab, options,
+                               rows.stats);
+    const Tensor loss = loss_of(rows, slab, options, *group);
+    return record<LogitsNode>(loss.to(x.dtype()), {&logits}, std::move(rows), slab, options);
+  };
+  return natively(apply, given);
 }
 
 Variable vocabulary_parallel_linear_cross_entropy(const Variable& given_x,

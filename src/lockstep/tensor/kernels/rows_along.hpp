@@ -31,18 +31,31 @@ struct Rows {
   }
 };
 
-/// Calls f.template operator()<contiguous, T>(space, shape) for `like` along `dim`.
+template <class T, class Space, class F>
+void call_for_rows(const Space& space, const Shape& shape, const F& f) {
+  if (shape[2] == 1) {
+    f.template operator()<true, T>(space, shape);
+  } else {
+    f.template operator()<false, T>(space, shape);
+  }
+}
+
+/// Calls f.template operator()<contiguous, T>(space, shape) for `like` along `dim`; f32 or f64.
 template <class F>
 void dispatch_rows(const char* operation, const Tensor& like, int dim, const F& f) {
   const Shape shape = around(like.shape(), dim);
   dispatch(current_stream(like.device()), [&](const auto& space) {
-    dispatch_floating(like.dtype(), operation, [&]<class T>() {
-      if (shape[2] == 1) {
-        f.template operator()<true, T>(space, shape);
-      } else {
-        f.template operator()<false, T>(space, shape);
-      }
-    });
+    dispatch_floating(like.dtype(), operation,
+                      [&]<class T>() { call_for_rows<T>(space, shape, f); });
+  });
+}
+
+/// The same for kernels that store 16 bits too.
+template <class F>
+void dispatch_stored_rows(const char* operation, const Tensor& like, int dim, const F& f) {
+  const Shape shape = around(like.shape(), dim);
+  dispatch(current_stream(like.device()), [&](const auto& space) {
+    dispatch_stored(like.dtype(), operation, [&]<class T>() { call_for_rows<T>(space, shape, f); });
   });
 }
 

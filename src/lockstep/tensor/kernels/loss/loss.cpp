@@ -4,6 +4,7 @@
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/loss/loss_rows.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 namespace {
@@ -31,16 +32,18 @@ std::string no_class(const IndexCheck& check, std::int64_t row, std::int64_t tar
 template <class T, class Space>
 void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
                     const LossOptions& options, const Tensor& losses) {
+  using Wide = SumOf<T>;
   const auto in = view<Space, const T, 3>(by_class(x));  // (samples, classes, positions)
   const auto t = flat_view<Space, const std::int64_t>(target);
-  const auto out = flat_view<Space, T>(losses);
-  const ClassWeight<T, Space> weight(options.class_weight);
+  const auto out = flat_view<Space, Wide>(losses);
+  const ClassWeight<Wide, Space> weight(options.class_weight);
   const std::int64_t positions = static_cast<std::int64_t>(in.extent(2));
   const std::int64_t ignored = options.ignore_index;
   for_each(
       "lockstep::nll_loss_forward", space, target.numel(), KOKKOS_LAMBDA(std::int64_t r) {
         const std::int64_t c = t(r);
-        out(r) = c == ignored ? T{0} : -weight(c) * in(r / positions, c, r % positions);
+        const Wide x_at_target = c == ignored ? 0 : in(r / positions, c, r % positions);
+        out(r) = c == ignored ? Wide{0} : -weight(c) * x_at_target;
       });
 }
 
@@ -71,10 +74,11 @@ template <class T, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& divisor,
                      const Tensor& target, const LossOptions& options, bool accumulate,
                      const Tensor& grad_x) {
+  using Wide = SumOf<T>;
   const auto result = view<Space, T, 3>(by_class(grad_x));  // (samples, classes, positions)
   const auto t = flat_view<Space, const std::int64_t>(target);
-  const RowGradient<T, Space> grad(grad_loss, divisor, options.reduction);
-  const ClassWeight<T, Space> weight(options.class_weight);
+  const RowGradient<Wide, Space> grad(grad_loss, divisor, options.reduction);
+  const ClassWeight<Wide, Space> weight(options.class_weight);
   const std::int64_t classes = static_cast<std::int64_t>(result.extent(1));
   const std::int64_t positions = static_cast<std::int64_t>(result.extent(2));
   const std::int64_t ignored = options.ignore_index;
@@ -82,10 +86,10 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
       "lockstep::nll_loss_backward", space, target.numel(), classes,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t n = r / positions, i = r % positions, chosen = t(r);
-        const T at_chosen = chosen == ignored ? T{0} : -weight(chosen) * grad(r);
+        const Wide at_chosen = chosen == ignored ? Wide{0} : -weight(chosen) * grad(r);
         lanes.each([&](std::int64_t c) {
-          const T before = accumulate ? result(n, c, i) : T{0};
-          result(n, c, i) = before + (c == chosen ? at_chosen : T{0});
+          const Wide before = accumulate ? static_cast<Wide>(result(n, c, i)) : Wide{0};
+          result(n, c, i) = static_cast<T>(before + (c == chosen ? at_chosen : Wide{0}));
         });
       });
 }
@@ -94,7 +98,8 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
 
 void check_options(const char* operation, const Tensor& x, const LossOptions& options) {
   const auto& weight = options.class_weight;
-  if (weight.defined() && (weight.shape() != Shape{x.size(1)} || weight.dtype() != x.dtype())) {
+  if (weight.defined() &&
+      (weight.shape() != Shape{x.size(1)} || weight.dtype() != sum_dtype(x.dtype()))) {
     throw ShapeError(std::string(operation) + ": class_weight " + describe(weight) +
                      " does not fit x " + describe(x));
   }
@@ -126,8 +131,8 @@ void check_loss(const char* operation, const Tensor& x, const Tensor& target,
 void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
                       const Tensor& losses) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "nll_loss",
-                      [&]<class T>() { forward_kernel<T>(space, x, target, options, losses); });
+    dispatch_stored(x.dtype(), "nll_loss",
+                    [&]<class T>() { forward_kernel<T>(space, x, target, options, losses); });
   });
 }
 
@@ -143,7 +148,7 @@ void reduce_loss(const Tensor& losses, const Tensor& target, const LossOptions& 
 void nll_loss_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& target,
                        const LossOptions& options, bool accumulate, const Tensor& grad_x) {
   dispatch(current_stream(grad_x.device()), [&](const auto& space) {
-    dispatch_floating(grad_x.dtype(), "nll_loss", [&]<class T>() {
+    dispatch_stored(grad_x.dtype(), "nll_loss", [&]<class T>() {
       backward_kernel<T>(space, grad_loss, divisor, target, options, accumulate, grad_x);
     });
   });

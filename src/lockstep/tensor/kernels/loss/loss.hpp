@@ -4,7 +4,8 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Losses over classes. x is [N,C, ...], the target i64[N, ...]; a "row" is one element of the
-// target, in row-major order.
+// target, in row-major order. x and its gradient are of one floating dtype; losses, their gradients
+// and the numbers of rows are of that type too, f32 for one of 16 bits (sum_dtype).
 
 namespace lockstep {
 
@@ -14,7 +15,7 @@ enum class Reduction : std::uint8_t { none, mean, sum };
 /// targets that are not ignored.
 struct LossOptions {
   Reduction reduction = Reduction::mean;
-  Tensor class_weight;               ///< [C] of the input's dtype, or undefined
+  Tensor class_weight;               ///< [C], f64 for an input in f64, else f32, or undefined
   std::int64_t ignore_index = -100;  ///< targets of this value count for nothing
   double label_smoothing = 0.0;      ///< cross_entropy only
 };

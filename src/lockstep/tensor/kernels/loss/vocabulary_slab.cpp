@@ -33,26 +33,28 @@ void rows_kernel(const Space& space, const Tensor& index, const ClassSlab& slab,
 template <class T, class Space>
 void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
                     const ClassSlab& slab, const LossOptions& options, const Tensor& stats) {
+  using Wide = SumOf<T>;
   const auto in = view<Space, const T, 2>(x);
   const auto t = flat_view<Space, const std::int64_t>(target);
-  const auto out = view<Space, T, 2>(stats);
-  const SlabLoss<T, Space> of(slab, options);
+  const auto out = view<Space, Wide, 2>(stats);
+  const SlabLoss<Wide, Space> of(slab, options);
   for_each_row(
       "lockstep::cross_entropy_slab_forward", space, target.numel(), slab.count,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
-                                    [&](std::int64_t c) { return in(r, c); });
-        const T sum = lanes.sum([&](std::int64_t c) { return math::exp(in(r, c) - largest); });
-        T all{0};
-        if (of.smoothing > T{0}) {
+        const auto x_at = [&](std::int64_t c) { return static_cast<Wide>(in(r, c)); };
+        const Wide largest = lanes.max(-std::numeric_limits<Wide>::infinity(), x_at);
+        const Wide sum = lanes.sum([&](std::int64_t c) { return math::exp(x_at(c) - largest); });
+        Wide all{0};
+        if (of.smoothing > Wide{0}) {
           all = lanes.sum(
-              [&](std::int64_t c) { return of.weight(of.first + c) * (in(r, c) - largest); });
+              [&](std::int64_t c) { return of.weight(of.first + c) * (x_at(c) - largest); });
         }
         const std::int64_t chosen = of.column(t(r));
         lanes.once([&] {
           out(0, r) = largest;
           out(1, r) = sum;
-          out(2, r) = chosen < 0 ? T{0} : of.weight(of.first + chosen) * (in(r, chosen) - largest);
+          out(2, r) =
+              chosen < 0 ? Wide{0} : of.weight(of.first + chosen) * (x_at(chosen) - largest);
           out(3, r) = all;
         });
       });
@@ -135,8 +137,9 @@ void rows_of_slab(const Tensor& index, const ClassSlab& slab, const Tensor& loca
 
 void cross_entropy_slab_forward(const Tensor& x, const Tensor& target, const ClassSlab& slab,
                                 const LossOptions& options, const Tensor& stats) {
-  dispatch_like(x, [&]<class T>(const auto& space) {
-    forward_kernel<T>(space, x, target, slab, options, stats);
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_stored(x.dtype(), "cross_entropy",
+                    [&]<class T>() { forward_kernel<T>(space, x, target, slab, options, stats); });
   });
 }
 

@@ -5,7 +5,7 @@
 
 // Embedding and cross entropy where a rank holds a slab of the classes (the vocabulary). Logits are
 // [rows, slab.count], targets i64[rows] classes or ignore_index, options.class_weight is that of
-// all classes. f32 or f64.
+// all classes. dtypes are as in loss.hpp.
 
 namespace lockstep {
 

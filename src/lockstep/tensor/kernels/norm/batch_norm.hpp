@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// The operands, f32 or f64, all of one dtype.
+/// The operands. Those like x and their gradients are of one floating dtype; those of channels and
+/// their gradients are of that type too, f32 for one of 16 bits. In channel blocks all are f32.
 struct BatchNormInputs {
   Tensor x;                          ///< [N, C, ...], or an image in channel blocks
   Tensor weight, bias;               ///< [C]
@@ -32,7 +33,7 @@ struct BatchNormGradients {
 };
 
 /// Throws ShapeError, printing the shapes, unless x has two dimensions at least, the residual is
-/// like x and the rest [C], all of x's dtype; and in training if a channel has a single value.
+/// like x and the rest [C], of the dtypes above; and in training if a channel has a single value.
 void check_batch_norm(const BatchNormInputs& inputs, bool training);
 
 /// Writes y (like x) and `saved`. In training, mean and biased variance are the batch's: the mean

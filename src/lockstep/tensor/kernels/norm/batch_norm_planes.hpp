@@ -15,21 +15,21 @@ struct ChannelStatistics {
 };
 
 /// Mean and biased variance of channel c of x(n, c, p): the mean first, then the squares of the
-/// distances from it, added up in double from sample to sample.
-template <class T, class X, class Lanes>
+/// distances from it, in Wide, added up in double from sample to sample.
+template <class Wide, class X, class Lanes>
 KOKKOS_FUNCTION ChannelStatistics statistics_of_channel(const X& x, std::int64_t c,
                                                         std::int64_t samples, double count,
                                                         const Lanes& lanes) {
   double total = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
-    total += lanes.sum([&](std::int64_t p) { return x(n, c, p); });
+    total += lanes.sum([&](std::int64_t p) { return static_cast<Wide>(x(n, c, p)); });
   }
   const double mean = total / count;
-  const T center = static_cast<T>(mean);
+  const Wide center = static_cast<Wide>(mean);
   double squares = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
     squares += lanes.sum([&](std::int64_t p) {
-      const T distance = x(n, c, p) - center;
+      const Wide distance = static_cast<Wide>(x(n, c, p)) - center;
       return distance * distance;
     });
   }

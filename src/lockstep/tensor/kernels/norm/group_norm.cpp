@@ -25,29 +25,33 @@ const T* address(const Tensor& t) {
 
 template <class T, class Space>
 void group_norm_kernel(const Space& space, const Tensor& x, std::int64_t groups,
-                       const Tensor& weight, const Tensor& bias, T eps, const Tensor& y,
+                       const Tensor& weight, const Tensor& bias, SumOf<T> eps, const Tensor& y,
                        const Tensor& mean, const Tensor& rstd) {
+  using Wide = SumOf<T>;
   const Groups g(x, groups);
   const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y), means = flat_view<Space, T>(mean),
-             inverses = flat_view<Space, T>(rstd);
-  const T *const w = address<T, Space>(weight), *const b = address<T, Space>(bias);
+  const auto out = flat_view<Space, T>(y);
+  const auto means = flat_view<Space, Wide>(mean), inverses = flat_view<Space, Wide>(rstd);
+  const Wide *const w = address<Wide, Space>(weight), *const b = address<Wide, Space>(bias);
   for_each_row(
       "lockstep::group_norm_forward", space, g.rows, g.width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t at = r * g.width;
-        const T width = static_cast<T>(g.width);
-        const T mu = lanes.sum([&](std::int64_t i) { return in(at + i); }) / width;
-        const T squares = lanes.sum([&](std::int64_t i) {
-          const T d = in(at + i) - mu;
+        const Wide width = static_cast<Wide>(g.width);
+        const auto x_at = [&](std::int64_t i) { return static_cast<Wide>(in(i)); };
+        const Wide mu = lanes.sum([&](std::int64_t i) { return x_at(at + i); }) / width;
+        const Wide squares = lanes.sum([&](std::int64_t i) {
+          const Wide d = x_at(at + i) - mu;
           return d * d;
         });
-        const T inverse = T{1} / std::sqrt(squares / width + eps);
+        const Wide inverse = Wide{1} / std::sqrt(squares / width + eps);
         const auto plane = lanes.of_width(g.positions);
         for (std::int64_t k = 0; k < g.channels; ++k) {
           const std::int64_t c = r % groups * g.channels + k, from = at + k * g.positions;
-          const T factor = (w ? w[c] : T{1}) * inverse, shift = b ? b[c] : T{0};
-          plane.each([&](std::int64_t i) { out(from + i) = (in(from + i) - mu) * factor + shift; });
+          const Wide factor = (w ? w[c] : Wide{1}) * inverse, shift = b ? b[c] : Wide{0};
+          plane.each([&](std::int64_t i) {
+            out(from + i) = static_cast<T>((x_at(from + i) - mu) * factor + shift);
+          });
         }
         lanes.once([&] {
           means(r) = mu;
@@ -60,18 +64,21 @@ template <class T, class Space>
 void group_norm_sums_kernel(const Space& space, const Tensor& grad_y, const Tensor& x,
                             std::int64_t groups, const Tensor& mean, const Tensor& rstd,
                             const Tensor& sums, const Tensor& products) {
+  using Wide = SumOf<T>;
   const Groups g(x, groups);
-  const auto in = flat_view<Space, const T>(x), dy = flat_view<Space, const T>(grad_y),
-             means = flat_view<Space, const T>(mean), inverses = flat_view<Space, const T>(rstd);
-  const auto of_dy = flat_view<Space, T>(sums), of_product = flat_view<Space, T>(products);
+  const auto in = flat_view<Space, const T>(x), dy = flat_view<Space, const T>(grad_y);
+  const auto means = flat_view<Space, const Wide>(mean),
+             inverses = flat_view<Space, const Wide>(rstd);
+  const auto of_dy = flat_view<Space, Wide>(sums), of_product = flat_view<Space, Wide>(products);
   for_each_row(
       "lockstep::group_norm_sums", space, g.rows * g.channels, g.positions,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t from = r * g.positions;
-        const T mu = means(r / g.channels), inverse = inverses(r / g.channels);
-        const auto found = lanes.template sums<T, 2>([&](auto which, std::int64_t i) {
-          const T gradient = dy(from + i);
-          return which() == 0 ? gradient : gradient * ((in(from + i) - mu) * inverse);
+        const Wide mu = means(r / g.channels), inverse = inverses(r / g.channels);
+        const auto found = lanes.template sums<Wide, 2>([&](auto which, std::int64_t i) {
+          const Wide gradient = static_cast<Wide>(dy(from + i));
+          const Wide centred = static_cast<Wide>(in(from + i)) - mu;
+          return which() == 0 ? gradient : gradient * (centred * inverse);
         });
         lanes.once([&] {
           of_dy(r) = found[0];
@@ -85,35 +92,39 @@ void group_norm_backward_kernel(const Space& space, const Tensor& grad_y, const 
                                 std::int64_t groups, const Tensor& weight, const Tensor& mean,
                                 const Tensor& rstd, const Tensor& sums, const Tensor& products,
                                 const Tensor& grad_x) {
+  using Wide = SumOf<T>;
   const Groups g(x, groups);
-  const auto in = flat_view<Space, const T>(x), dy = flat_view<Space, const T>(grad_y),
-             means = flat_view<Space, const T>(mean), inverses = flat_view<Space, const T>(rstd),
-             of_dy = flat_view<Space, const T>(sums),
-             of_product = flat_view<Space, const T>(products);
+  const auto in = flat_view<Space, const T>(x), dy = flat_view<Space, const T>(grad_y);
+  const auto means = flat_view<Space, const Wide>(mean),
+             inverses = flat_view<Space, const Wide>(rstd),
+             of_dy = flat_view<Space, const Wide>(sums),
+             of_product = flat_view<Space, const Wide>(products);
   const auto out = flat_view<Space, T>(grad_x);
-  const T* const w = address<T, Space>(weight);
+  const Wide* const w = address<Wide, Space>(weight);
   // dx = rstd (w dy - (sum of w dy + xhat sum of w dy xhat) / width).
   for_each_row(
       "lockstep::group_norm_backward", space, g.rows, g.width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        T total{0}, product{0};
+        Wide total{0}, product{0};
         const std::int64_t first = r % groups * g.channels;
         for (std::int64_t k = 0; k < g.channels; ++k) {
-          const T scale = w ? w[first + k] : T{1};
+          const Wide scale = w ? w[first + k] : Wide{1};
           total += scale * of_dy(r * g.channels + k);
           product += scale * of_product(r * g.channels + k);
         }
-        const T mu = means(r), inverse = inverses(r), width = static_cast<T>(g.width);
+        const Wide mu = means(r), inverse = inverses(r), width = static_cast<Wide>(g.width);
         // dx = a w dy + b x + c.
-        const T b = -product * inverse * inverse / width;
-        const T c = -total * inverse / width - b * mu;
+        const Wide b = -product * inverse * inverse / width;
+        const Wide c = -total * inverse / width - b * mu;
         const auto plane = lanes.of_width(g.positions);
         for (std::int64_t k = 0; k < g.channels; ++k) {
           const std::int64_t from = r * g.width + k * g.positions;
-          const T a = (w ? w[first + k] : T{1}) * inverse;
+          const Wide a = (w ? w[first + k] : Wide{1}) * inverse;
           plane.each([&](std::int64_t i) {
-            const T value = a * dy(from + i) + (b * in(from + i) + c);
-            out(from + i) = accumulate ? out(from + i) + value : value;
+            const Wide value =
+                a * static_cast<Wide>(dy(from + i)) + (b * static_cast<Wide>(in(from + i)) + c);
+            out(from + i) =
+                static_cast<T>(accumulate ? static_cast<Wide>(out(from + i)) + value : value);
           });
         }
       });
@@ -188,10 +199,19 @@ void local_response_backward_kernel(const Space& space, const Tensor& grad_y, co
 }
 
 template <class F>
-void dispatch_norm(const char* operation, const Tensor& x, const F& f) {
+void dispatch_groups(const Tensor& x, const F& f) {
   if (x.numel() == 0) return;
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), operation, [&]<class T>() { f.template operator()<T>(space); });
+    dispatch_stored(x.dtype(), "group_norm", [&]<class T>() { f.template operator()<T>(space); });
+  });
+}
+
+template <class F>
+void dispatch_responses(const Tensor& x, const F& f) {
+  if (x.numel() == 0) return;
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "local_response_norm",
+                      [&]<class T>() { f.template operator()<T>(space); });
   });
 }
 
@@ -200,14 +220,14 @@ void dispatch_norm(const char* operation, const Tensor& x, const F& f) {
 void group_norm_forward(const Tensor& x, std::int64_t groups, const Tensor& weight,
                         const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
                         const Tensor& rstd) {
-  dispatch_norm("group_norm", x, [&]<class T>(const auto& space) {
-    group_norm_kernel<T>(space, x, groups, weight, bias, static_cast<T>(eps), y, mean, rstd);
+  dispatch_groups(x, [&]<class T>(const auto& space) {
+    group_norm_kernel<T>(space, x, groups, weight, bias, static_cast<SumOf<T>>(eps), y, mean, rstd);
   });
 }
 
 void group_norm_sums(const Tensor& grad_y, const Tensor& x, std::int64_t groups, const Tensor& mean,
                      const Tensor& rstd, const Tensor& sums, const Tensor& products) {
-  dispatch_norm("group_norm", x, [&]<class T>(const auto& space) {
+  dispatch_groups(x, [&]<class T>(const auto& space) {
     group_norm_sums_kernel<T>(space, grad_y, x, groups, mean, rstd, sums, products);
   });
 }
@@ -216,7 +236,7 @@ void group_norm_backward(const Tensor& grad_y, const Tensor& x, std::int64_t gro
                          const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                          const Tensor& sums, const Tensor& products, bool accumulate,
                          const Tensor& grad_x) {
-  dispatch_norm("group_norm", x, [&]<class T>(const auto& space) {
+  dispatch_groups(x, [&]<class T>(const auto& space) {
     if (accumulate) {
       group_norm_backward_kernel<T, true>(space, grad_y, x, groups, weight, mean, rstd, sums,
                                           products, grad_x);
@@ -229,7 +249,7 @@ void group_norm_backward(const Tensor& grad_y, const Tensor& x, std::int64_t gro
 
 void local_response_norm_forward(const Tensor& x, const LocalResponse& options, const Tensor& y,
                                  const Tensor& scale) {
-  dispatch_norm("local_response_norm", x, [&]<class T>(const auto& space) {
+  dispatch_responses(x, [&]<class T>(const auto& space) {
     local_response_kernel<T>(space, x, options, y, scale);
   });
 }
@@ -238,7 +258,7 @@ void local_response_norm_backward(const Tensor& grad_y, const Tensor& x,
                                   const LocalResponse& options, const Tensor& scale,
                                   bool accumulate, const Tensor& grad_x) {
   const Tensor ratios = Tensor::empty(x.shape(), x.dtype(), x.device());
-  dispatch_norm("local_response_norm", x, [&]<class T>(const auto& space) {
+  dispatch_responses(x, [&]<class T>(const auto& space) {
     if (accumulate) {
       local_response_backward_kernel<T, true>(space, grad_y, x, options, scale, ratios, grad_x);
     } else {

@@ -4,7 +4,8 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Wu, He 2018 (arXiv:1803.08494); with as many groups as channels Ulyanov et al. 2016
-// (arXiv:1607.08022). f32 or f64, one dtype.
+// (arXiv:1607.08022). x, y and their gradients are of one floating dtype; all others are of that
+// type too, f32 for one of 16 bits.
 
 namespace lockstep {
 
@@ -28,7 +29,7 @@ void group_norm_backward(const Tensor& grad_y, const Tensor& x, std::int64_t gro
 
 /// y = x / (k + alpha / size * s)^beta, s the sum of squares over the channels [c - size / 2,
 /// c + (size - 1) / 2] that there are, x[N,C, ...]; scale = k + alpha / size * s is kept
-/// (Krizhevsky et al. 2012, section 3.3, with PyTorch's division by size).
+/// (Krizhevsky et al. 2012, section 3.3, with PyTorch's division by size). f32 or f64.
 struct LocalResponse {
   std::int64_t size = 5;
   double alpha = 1e-4, beta = 0.75, k = 1.0;

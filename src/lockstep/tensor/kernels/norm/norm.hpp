@@ -1,12 +1,14 @@
 #pragma once
 #include <lockstep/tensor/tensor.hpp>
 
-// Normalisation of rows: x[..., D] with D the dimensions of weight; f32 or f64.
+// Normalisation of rows: x[..., D] with D the dimensions of weight. x, y and their gradients are of
+// one floating dtype; parameters, their gradients and the numbers of rows are of that type too, f32
+// for one of 16 bits.
 
 namespace lockstep {
 
 /// Throws ShapeError, printing the shapes, unless x ends in weight's dimensions (one at least),
-/// bias is undefined or has weight's shape, and the dtypes are one. `operation` is for the message.
+/// bias is undefined or has weight's shape, and the dtypes fit. `operation` is for the message.
 void check_norm(const char* operation, const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 /// The shape of one number a row: x's leading dimensions as one.

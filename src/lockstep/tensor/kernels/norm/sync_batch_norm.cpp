@@ -20,7 +20,7 @@ void statistics_kernel(const Space& space, const Tensor& input, const Tensor& pa
   for_each_row(
       "lockstep::batch_norm_statistics", space, channels, positions,
       KOKKOS_LAMBDA(std::int64_t c, const Lanes<Space>& lanes) {
-        const auto batch = detail::statistics_of_channel<T>(x, c, samples, count, lanes);
+        const auto batch = detail::statistics_of_channel<SumOf<T>>(x, c, samples, count, lanes);
         lanes.once([&] {
           if (c == 0) out(0) = count;
           out(1 + c) = batch.mean;
@@ -69,31 +69,35 @@ template <class T, class Space>
 void backward_kernel(const Space& space, const BatchNormInputs& in, const BatchNormSaved& saved,
                      const Tensor& y, const Tensor& grad_y, const Tensor& sums_of_all,
                      const Tensor& count_of_all, const Tensor& gradient, bool accumulate) {
+  using Wide = SumOf<T>;
   const Shape shape = detail::planes(in.x);
   const std::int64_t samples = shape[0];
   const auto x = view<Space, const T, 3>(in.x.reshape(shape));
   const auto out = view<Space, const T, 3>((in.relu ? y : in.x).reshape(shape));
   const auto g = view<Space, const T, 3>(grad_y.reshape(shape));
   const auto grad_x = view<Space, T, 3>(gradient.reshape(shape));
-  const auto weight = view<Space, const T, 1>(in.weight),
-             mean = view<Space, const T, 1>(saved.mean);
-  const auto inverse_std = view<Space, const T, 1>(saved.inverse_std);
-  const auto sums = view<Space, const T, 2>(sums_of_all);
+  const auto weight = view<Space, const Wide, 1>(in.weight),
+             mean = view<Space, const Wide, 1>(saved.mean);
+  const auto inverse_std = view<Space, const Wide, 1>(saved.inverse_std);
+  const auto sums = view<Space, const Wide, 2>(sums_of_all);
   const auto counted = view<Space, const double, 1>(count_of_all);
   // Nothing is below or equal to NaN, so without relu every gradient passes.
-  const T closed = in.relu ? T{0} : std::numeric_limits<T>::quiet_NaN();
+  const Wide closed = in.relu ? Wide{0} : std::numeric_limits<Wide>::quiet_NaN();
   for_each_row(
       "lockstep::sync_batch_norm_backward", space, shape[1], shape[2],
       KOKKOS_LAMBDA(std::int64_t c, const Lanes<Space>& lanes) {
-        const T center = mean(c), scale = weight(c) * inverse_std(c);
+        const Wide center = mean(c), scale = weight(c) * inverse_std(c);
         const double count = counted(0);
-        const T mean_g = static_cast<T>(sums(0, c) / count);
-        const T slope = static_cast<T>(sums(1, c) / count * inverse_std(c));
+        const Wide mean_g = static_cast<Wide>(sums(0, c) / count);
+        const Wide slope = static_cast<Wide>(sums(1, c) / count * inverse_std(c));
         for (std::int64_t n = 0; n < samples; ++n) {
           lanes.each([&](std::int64_t p) {
-            const T passed = out(n, c, p) <= closed ? T{0} : g(n, c, p);
-            const T value = scale * (passed - mean_g - (x(n, c, p) - center) * slope);
-            grad_x(n, c, p) = accumulate ? grad_x(n, c, p) + value : value;
+            const Wide gradient = static_cast<Wide>(g(n, c, p));
+            const Wide passed = static_cast<Wide>(out(n, c, p)) <= closed ? Wide{0} : gradient;
+            const Wide distance = static_cast<Wide>(x(n, c, p)) - center;
+            const Wide value = scale * (passed - mean_g - distance * slope);
+            const Wide before = accumulate ? static_cast<Wide>(grad_x(n, c, p)) : Wide{0};
+            grad_x(n, c, p) = static_cast<T>(accumulate ? before + value : value);
           });
         }
       });
@@ -111,8 +115,8 @@ void batch_norm_statistics(const Tensor& x, const Tensor& part) {
     return;
   }
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "batch_norm",
-                      [&]<class T>() { statistics_kernel<T>(space, x, part); });
+    dispatch_stored(x.dtype(), "batch_norm",
+                    [&]<class T>() { statistics_kernel<T>(space, x, part); });
   });
 }
 
@@ -135,7 +139,7 @@ void sync_batch_norm_backward(const BatchNormInputs& inputs, const BatchNormSave
     return;
   }
   dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
-    dispatch_floating(inputs.x.dtype(), "batch_norm", [&]<class T>() {
+    dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       backward_kernel<T>(space, inputs, saved, y, grad_y, sums, count, grad_x, accumulate);
     });
   });

@@ -31,10 +31,12 @@ void forward_kernel(const Space& space, const Tensor& x, const Window& window, d
                              w_end = window.end(ow, width, out_width);
           double total = 0;
           for (std::int64_t h = h_begin; h < h_end; ++h) {
-            for (std::int64_t w = w_begin; w < w_end; ++w) total += in(plane, h, w);
+            for (std::int64_t w = w_begin; w < w_end; ++w)
+              total += static_cast<SumOf<T>>(in(plane, h, w));
           }
           const auto area = static_cast<double>((h_end - h_begin) * (w_end - w_begin));
-          out(plane, oh, ow) = static_cast<T>(total / (divisor > 0 ? divisor : area));
+          const double mean = total / (divisor > 0 ? divisor : area);
+          out(plane, oh, ow) = static_cast<T>(static_cast<SumOf<T>>(mean));
         });
       });
 }
@@ -63,12 +65,13 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Window& win
             for (std::int64_t ow = ow_begin; ow < ow_end; ++ow) {
               const std::int64_t columns =
                   window.end(ow, width, out_width) - window.begin(ow, width, out_width);
-              total +=
-                  g(plane, oh, ow) / (divisor > 0 ? divisor : static_cast<double>(rows * columns));
+              const double gradient = static_cast<SumOf<T>>(g(plane, oh, ow));
+              total += gradient / (divisor > 0 ? divisor : static_cast<double>(rows * columns));
             }
           }
-          const T before = accumulate ? result(plane, h, w) : T{0};
-          result(plane, h, w) = before + static_cast<T>(total);
+          using Wide = SumOf<T>;
+          const Wide before = accumulate ? static_cast<Wide>(result(plane, h, w)) : Wide{0};
+          result(plane, h, w) = static_cast<T>(before + static_cast<Wide>(total));
         });
       });
 }
@@ -76,8 +79,8 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Window& win
 template <class Window>
 void forward(const Tensor& x, const Window& window, double divisor, const Tensor& y) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "avg_pool2d",
-                      [&]<class T>() { forward_kernel<T>(space, x, window, divisor, y); });
+    dispatch_stored(x.dtype(), "avg_pool2d",
+                    [&]<class T>() { forward_kernel<T>(space, x, window, divisor, y); });
   });
 }
 
@@ -85,7 +88,7 @@ template <class Window>
 void backward(const Tensor& grad_y, const Window& window, double divisor, bool accumulate,
               const Tensor& grad_x) {
   dispatch(current_stream(grad_x.device()), [&](const auto& space) {
-    dispatch_floating(grad_x.dtype(), "avg_pool2d", [&]<class T>() {
+    dispatch_stored(grad_x.dtype(), "avg_pool2d", [&]<class T>() {
       backward_kernel<T>(space, grad_y, window, divisor, accumulate, grad_x);
     });
   });

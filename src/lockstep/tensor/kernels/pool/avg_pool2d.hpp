@@ -8,7 +8,7 @@ namespace lockstep {
 [[nodiscard]] Shape avg_pool2d_shape(const Shape& x, const SquareWindow& options);
 
 /// y = mean of each window, over kernel^2 elements with zeros for padding, or over the real ones
-/// only if not `count_include_pad`. f32 or f64; sums are f64.
+/// only if not `count_include_pad`. One floating dtype; sums are f64.
 void avg_pool2d_forward(const Tensor& x, const SquareWindow& options, bool count_include_pad,
                         const Tensor& y);
 

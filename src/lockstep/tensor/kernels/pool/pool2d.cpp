@@ -15,6 +15,7 @@ using detail::StridedWindow;
 template <class T, class Space>
 void forward_kernel(const Space& space, const Tensor& x, const SquareWindow& options,
                     const Tensor& y, const Tensor& indices) {
+  using Wide = SumOf<T>;
   const auto in = planes_of<Space, const T>(x);
   const auto out = planes_of<Space, T>(y);
   const auto chosen = planes_of<Space, std::int32_t>(indices);
@@ -30,18 +31,18 @@ void forward_kernel(const Space& space, const Tensor& x, const SquareWindow& opt
         lanes.each([&](std::int64_t ow) {
           const std::int64_t w_begin = window.begin(ow, width, out_width),
                              w_end = window.end(ow, width, out_width);
-          T best = -std::numeric_limits<T>::infinity();
+          Wide best = -std::numeric_limits<Wide>::infinity();
           std::int64_t at = h_begin * width + w_begin;
           for (std::int64_t h = h_begin; h < h_end; ++h) {
             for (std::int64_t w = w_begin; w < w_end; ++w) {
-              const T value = in(plane, h, w);
+              const Wide value = static_cast<Wide>(in(plane, h, w));
               if (value > best || value != value) {
                 best = value;
                 at = h * width + w;
               }
             }
           }
-          out(plane, oh, ow) = best;
+          out(plane, oh, ow) = static_cast<T>(best);
           chosen(plane, oh, ow) = static_cast<std::int32_t>(at);
         });
       });
@@ -52,6 +53,7 @@ void forward_kernel(const Space& space, const Tensor& x, const SquareWindow& opt
 template <class T, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& indices,
                      const SquareWindow& options, bool accumulate, const Tensor& grad_x) {
+  using Wide = SumOf<T>;
   const auto g = planes_of<Space, const T>(grad_y);
   const auto chosen = planes_of<Space, const std::int32_t>(indices);
   const auto result = planes_of<Space, T>(grad_x);
@@ -67,13 +69,13 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& ind
         lanes.each([&](std::int64_t w) {
           const auto me = static_cast<std::int32_t>(h * width + w);
           const std::int64_t ow_end = window.end_over(w, width, out_width);
-          T total = accumulate ? result(plane, h, w) : T{0};
+          Wide total = accumulate ? static_cast<Wide>(result(plane, h, w)) : Wide{0};
           for (std::int64_t oh = oh_begin; oh < oh_end; ++oh) {
             for (std::int64_t ow = window.first_over(w, width, out_width); ow < ow_end; ++ow) {
-              if (chosen(plane, oh, ow) == me) total += g(plane, oh, ow);
+              if (chosen(plane, oh, ow) == me) total += static_cast<Wide>(g(plane, oh, ow));
             }
           }
-          result(plane, h, w) = total;
+          result(plane, h, w) = static_cast<T>(total);
         });
       });
 }
@@ -87,6 +89,7 @@ bool is_2x2(const SquareWindow& o) { return o.kernel == 2 && o.stride == 2 && o.
 template <class T, class Space>
 void forward_2x2_kernel(const Space& space, const Tensor& x, const Tensor& y,
                         const Tensor& indices) {
+  using Wide = SumOf<T>;
   const auto in = planes_of<Space, const T>(x);
   const auto out = planes_of<Space, T>(y);
   const auto chosen = planes_of<Space, std::int32_t>(indices);
@@ -102,8 +105,8 @@ void forward_2x2_kernel(const Space& space, const Tensor& x, const Tensor& y,
         const auto first = static_cast<std::int32_t>(2 * oh) * width;
         lanes.each([=](std::int64_t ow) {
           const std::int32_t corner = first + 2 * static_cast<std::int32_t>(ow);
-          const T b = top[2 * ow + 1], c = bottom[2 * ow], d = bottom[2 * ow + 1];
-          T best = top[2 * ow];
+          const Wide b = top[2 * ow + 1], c = bottom[2 * ow], d = bottom[2 * ow + 1];
+          Wide best = top[2 * ow];
           std::int32_t at = corner;
           bool wins = b > best || b != b;
           best = wins ? b : best;
@@ -112,7 +115,7 @@ void forward_2x2_kernel(const Space& space, const Tensor& x, const Tensor& y,
           best = wins ? c : best;
           at = wins ? corner + width : at;
           wins = d > best || d != d;
-          best_of[ow] = wins ? d : best;
+          best_of[ow] = static_cast<T>(wins ? d : best);
           index_of[ow] = wins ? corner + width + 1 : at;
         });
       });
@@ -121,6 +124,7 @@ void forward_2x2_kernel(const Space& space, const Tensor& x, const Tensor& y,
 template <class T, class Space>
 void backward_2x2_kernel(const Space& space, const Tensor& grad_y, const Tensor& indices,
                          bool accumulate, const Tensor& grad_x) {
+  using Wide = SumOf<T>;
   const auto g = planes_of<Space, const T>(grad_y);
   const auto chosen = planes_of<Space, const std::int32_t>(indices);
   const auto result = planes_of<Space, T>(grad_x);
@@ -138,13 +142,16 @@ void backward_2x2_kernel(const Space& space, const Tensor& grad_y, const Tensor&
         const auto first = static_cast<std::int32_t>(2 * oh) * width;
         lanes.each([=](std::int64_t ow) {
           const std::int32_t tap = index_of[ow] - first - 2 * static_cast<std::int32_t>(ow);
-          const T value = gradient[ow];
-          const T a = tap == 0 ? value : T{0}, b = tap == 1 ? value : T{0};
-          const T c = tap == width ? value : T{0}, d = tap == width + 1 ? value : T{0};
-          top[2 * ow] = accumulate ? top[2 * ow] + a : a;
-          top[2 * ow + 1] = accumulate ? top[2 * ow + 1] + b : b;
-          bottom[2 * ow] = accumulate ? bottom[2 * ow] + c : c;
-          bottom[2 * ow + 1] = accumulate ? bottom[2 * ow + 1] + d : d;
+          const Wide value = gradient[ow];
+          const Wide a = tap == 0 ? value : Wide{0}, b = tap == 1 ? value : Wide{0};
+          const Wide c = tap == width ? value : Wide{0}, d = tap == width + 1 ? value : Wide{0};
+          const auto store = [=](T& to, Wide part) {
+            to = static_cast<T>(accumulate ? static_cast<Wide>(to) + part : part);
+          };
+          store(top[2 * ow], a);
+          store(top[2 * ow + 1], b);
+          store(bottom[2 * ow], c);
+          store(bottom[2 * ow + 1], d);
         });
       });
 }
@@ -182,7 +189,7 @@ Shape max_pool2d_shape(const Shape& x, const SquareWindow& o) {
 void max_pool2d_forward(const Tensor& x, const SquareWindow& options, const Tensor& y,
                         const Tensor& indices) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+    dispatch_stored(x.dtype(), "max_pool2d", [&]<class T>() {
       if (is_2x2(options)) {
         forward_2x2_kernel<T>(space, x, y, indices);
       } else {
@@ -195,7 +202,7 @@ void max_pool2d_forward(const Tensor& x, const SquareWindow& options, const Tens
 void max_pool2d_backward(const Tensor& grad_y, const Tensor& indices, const SquareWindow& options,
                          bool accumulate, const Tensor& grad_x) {
   dispatch(current_stream(grad_x.device()), [&](const auto& space) {
-    dispatch_floating(grad_x.dtype(), "max_pool2d", [&]<class T>() {
+    dispatch_stored(grad_x.dtype(), "max_pool2d", [&]<class T>() {
       if (is_2x2(options)) {
         backward_2x2_kernel<T>(space, grad_y, indices, accumulate, grad_x);
       } else {

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-using detail::dispatch_rows;
+using detail::dispatch_stored_rows;
 using detail::Rows;
 
 /// The next row, where elements are contiguous.
@@ -17,15 +17,25 @@ KOKKOS_FUNCTION const T* next(const Rows<const T, Space, contiguous>& rows, std:
   return contiguous ? &rows(r, 0) + rows.width : nullptr;
 }
 
-/// Sets row r of `rows` to f(c).
+/// Sets row r of `rows` to f(c), which is SumOf<T>.
 template <class T, class Space, bool contiguous, class F>
 KOKKOS_FUNCTION void write(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
                            std::int64_t r, bool around, const F& f) {
   if constexpr (contiguous) {
-    lanes.write(std::array{&rows(r, 0)}, around, [&](auto, std::int64_t c) { return f(c); });
+    lanes.write(std::array{&rows(r, 0)}, around,
+                [&](auto, std::int64_t c) { return static_cast<T>(f(c)); });
   } else {
-    lanes.each([&](std::int64_t c) { rows(r, c) = f(c); });
+    lanes.each([&](std::int64_t c) { rows(r, c) = static_cast<T>(f(c)); });
   }
+}
+
+/// Adds f(c) to row r of `rows`.
+template <class T, class Space, bool contiguous, class F>
+KOKKOS_FUNCTION void add(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
+                         std::int64_t r, const F& f) {
+  lanes.each([&](std::int64_t c) {
+    rows(r, c) = static_cast<T>(static_cast<SumOf<T>>(rows(r, c)) + f(c));
+  });
 }
 
 template <bool contiguous, class T, class Space>
@@ -36,13 +46,19 @@ void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& sh
   for_each_row(
       "lockstep::softmax_forward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
-                                    [&](std::int64_t c) { return in(r, c); });
-        const T total = lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
-          return out(r, c) = math::exp_or_zero(in(r, c) - largest);
-        });
-        const T scale = T{1} / total;
-        lanes.each([&](std::int64_t c) { out(r, c) *= scale; });
+        using Wide = SumOf<T>;
+        const auto x_at = [&](std::int64_t c) { return static_cast<Wide>(in(r, c)); };
+        const Wide largest = lanes.max(-std::numeric_limits<Wide>::infinity(), x_at);
+        const auto power = [&](std::int64_t c) { return math::exp_or_zero(x_at(c) - largest); };
+        const auto ahead = lanes.fetching(next(in, r));
+        const auto& y = out;  // nvcc: what a lambda captures must not be new within if constexpr
+        if constexpr (sizeof(T) == 2) {  // powers that were stored would be rounded twice
+          const Wide scale = Wide{1} / ahead.sum(power);
+          lanes.each([&](std::int64_t c) { y(r, c) = static_cast<T>(power(c) * scale); });
+        } else {
+          const T scale = T{1} / ahead.sum([&](std::int64_t c) { return y(r, c) = power(c); });
+          lanes.each([&](std::int64_t c) { y(r, c) *= scale; });
+        }
       });
 }
 
@@ -55,10 +71,13 @@ void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Ten
   for_each_row(
       "lockstep::softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T total = lanes.sum([&](std::int64_t c) { return g(r, c) * out(r, c); });
-        const auto gradient = [&](std::int64_t c) { return out(r, c) * (g(r, c) - total); };
+        using Wide = SumOf<T>;
+        const auto g_at = [&](std::int64_t c) { return static_cast<Wide>(g(r, c)); };
+        const auto y_at = [&](std::int64_t c) { return static_cast<Wide>(out(r, c)); };
+        const Wide total = lanes.sum([&](std::int64_t c) { return g_at(c) * y_at(c); });
+        const auto gradient = [&](std::int64_t c) { return y_at(c) * (g_at(c) - total); };
         if (accumulate) {
-          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+          add(lanes, result, r, gradient);
         } else {
           write(lanes, result, r, around, gradient);
         }
@@ -74,12 +93,13 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
   for_each_row(
       "lockstep::log_softmax_forward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
-                                    [&](std::int64_t c) { return in(r, c); });
-        const T log_sum = std::log(lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
-          return math::exp_or_zero(in(r, c) - largest);
+        using Wide = SumOf<T>;
+        const auto x_at = [&](std::int64_t c) { return static_cast<Wide>(in(r, c)); };
+        const Wide largest = lanes.max(-std::numeric_limits<Wide>::infinity(), x_at);
+        const Wide log_sum = std::log(lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
+          return math::exp_or_zero(x_at(c) - largest);
         }));
-        const auto element = [&](std::int64_t c) { return in(r, c) - largest - log_sum; };
+        const auto element = [&](std::int64_t c) { return x_at(c) - largest - log_sum; };
         write(lanes, out, r, around, element);
       });
 }
@@ -93,12 +113,14 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
   for_each_row(
       "lockstep::log_softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T total = lanes.sum([&](std::int64_t c) { return g(r, c); });
+        using Wide = SumOf<T>;
+        const auto g_at = [&](std::int64_t c) { return static_cast<Wide>(g(r, c)); };
+        const Wide total = lanes.sum(g_at);
         const auto gradient = [&](std::int64_t c) {
-          return g(r, c) - math::exp_or_zero(out(r, c)) * total;
+          return g_at(c) - math::exp_or_zero(static_cast<Wide>(out(r, c))) * total;
         };
         if (accumulate) {
-          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+          add(lanes, result, r, gradient);
         } else {
           write(lanes, result, r, around, gradient);
         }
@@ -108,30 +130,30 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
 }  // namespace
 
 void softmax_forward(const Tensor& x, int dim, const Tensor& y) {
-  dispatch_rows("softmax", x, dim,
-                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-                  softmax_forward_kernel<contiguous, T>(space, x, shape, y);
-                });
+  dispatch_stored_rows("softmax", x, dim,
+                       [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                         softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+                       });
 }
 
 void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
                       const Tensor& grad_x) {
-  dispatch_rows(
+  dispatch_stored_rows(
       "softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
         softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
       });
 }
 
 void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
-  dispatch_rows("log_softmax", x, dim,
-                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-                  log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
-                });
+  dispatch_stored_rows("log_softmax", x, dim,
+                       [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                         log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+                       });
 }
 
 void log_softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
                           const Tensor& grad_x) {
-  dispatch_rows(
+  dispatch_stored_rows(
       "log_softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
         log_softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
       });

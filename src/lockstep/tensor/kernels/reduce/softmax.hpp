@@ -4,7 +4,7 @@
 namespace lockstep {
 
 /// y = exp(x - max) / sum(exp(x - max)) along dimension `dim` (negative counts from the end).
-/// f32 or f64, same shape.
+/// One floating dtype, same shape.
 void softmax_forward(const Tensor& x, int dim, const Tensor& y);
 
 /// grad_x (+)= y (grad_y - sum(grad_y y)) along `dim`, with y of softmax_forward.
@@ -12,7 +12,7 @@ void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accum
                       const Tensor& grad_x);
 
 /// y = x - max - log(sum(exp(x - max))) along dimension `dim` (negative counts from the end).
-/// f32 or f64, same shape.
+/// One floating dtype, same shape.
 void log_softmax_forward(const Tensor& x, int dim, const Tensor& y);
 
 /// grad_x (+)= grad_y - exp(y) * sum(grad_y) along `dim`, with y of log_softmax_forward.

@@ -31,26 +31,98 @@ void forward_kernel(const Space& space, const Tensor& index, const Tensor& weigh
       });
 }
 
-// Each strip of columns is handled by one thread, which adds the rows in order. So the bits do not
-// depend on the number of threads, even for repeated indices.
-template <class T, class Space>
+// Rows with the same index form a chain, in their order: links(0, r) is the next one after row r or
+// -1, links(1, r) is 0 if r is the first.
+template <class Space>
+requires is_host_space<Space>
+void link_kernel(const Space& space, const Tensor& index, std::int64_t table_rows,
+                 const Tensor& links) {
+  const std::int64_t rows = index.numel();
+  const Tensor newest = Tensor::full({table_rows}, -1, DType::i64, index.device());
+  const auto chosen = flat_view<Space, const std::int64_t>(index);
+  const auto last = flat_view<Space, std::int64_t>(newest);
+  const auto link = view<Space, std::int64_t, 2>(links);
+  for_each(
+      "lockstep::embedding_links", space, 1, KOKKOS_LAMBDA(std::int64_t) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          std::int64_t& before = last(chosen(r));
+          link(0, r) = -1;
+          link(1, r) = before < 0 ? 0 : 1;
+          if (before >= 0) link(0, before) = r;
+          before = r;
+        }
+      });
+}
+
+// Every row looks for the next one: more comparisons, but for as many threads as there are rows.
+template <class Space>
+void link_kernel(const Space& space, const Tensor& index, std::int64_t /*table_rows*/,
+                 const Tensor& links) {
+  const std::int64_t rows = index.numel();
+  links.zero();
+  const auto chosen = flat_view<Space, const std::int64_t>(index);
+  const auto link = view<Space, std::int64_t, 2>(links);
+  for_each(
+      "lockstep::embedding_links", space, rows, KOKKOS_LAMBDA(std::int64_t r) {
+        const std::int64_t row = chosen(r);
+        std::int64_t next = r + 1;
+        while (next < rows && chosen(next) != row) ++next;
+        link(0, r) = next < rows ? next : -1;
+        if (next < rows) link(1, next) = 1;
+      });
+}
+
+/// Gradients of the table's rows, from those of G. A chain is added up in the order of its rows, so
+/// the bits do not depend on threads, and is rounded once.
+template <class G, class T, class Space>
+struct ChainSums {
+  using Wide = SumOf<T>;
+  using From = decltype(view<Space, const G, 2>(Tensor()));
+  using To = decltype(view<Space, T, 2>(Tensor()));
+  using Links = decltype(view<Space, const std::int64_t, 2>(Tensor()));
+  From g;
+  To table;
+  Links links;
+
+  /// Adds the chain that begins at row r to `row` of the table.
+  KOKKOS_FUNCTION void add(std::int64_t r, std::int64_t row, const Lanes<Space>& lanes) const {
+    if constexpr (is_host_space<Space>) {
+      constexpr std::int64_t strip = 64;
+      const auto width = static_cast<std::int64_t>(table.extent(1));
+      for (std::int64_t c = 0; c < width; c += strip) {
+        const std::int64_t count = c + strip < width ? strip : width - c;
+        Wide sums[strip];
+        T* const to = &table(row, c);
+        for (std::int64_t l = 0; l < count; ++l) sums[l] = static_cast<Wide>(to[l]);
+        for (std::int64_t k = r; k >= 0; k = links(0, k)) {
+          const G* const from = &g(k, c);
+          for (std::int64_t l = 0; l < count; ++l) sums[l] += static_cast<Wide>(from[l]);
+        }
+        for (std::int64_t l = 0; l < count; ++l) to[l] = static_cast<T>(sums[l]);
+      }
+    } else {
+      lanes.each([&](std::int64_t c) {
+        Wide sum = static_cast<Wide>(table(row, c));
+        for (std::int64_t k = r; k >= 0; k = links(0, k)) sum += static_cast<Wide>(g(k, c));
+        table(row, c) = static_cast<T>(sum);
+      });
+    }
+  }
+};
+
+template <class G, class T, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& index,
-                     std::int64_t padding_idx, const Tensor& grad_weight) {
-  constexpr std::int64_t columns = 16;
+                     const Tensor& linked, std::int64_t padding_idx, const Tensor& grad_weight) {
   const std::int64_t rows = index.numel(), width = grad_weight.size(1);
   const auto chosen = flat_view<Space, const std::int64_t>(index);
-  const auto g = view<Space, const T, 2>(grad_y.reshape({rows, width}));
-  const auto table = view<Space, T, 2>(grad_weight);
-  for_each(
-      "lockstep::embedding_backward", space, (width + columns - 1) / columns,
-      KOKKOS_LAMBDA(std::int64_t strip) {
-        const std::int64_t begin = strip * columns;
-        const std::int64_t end = begin + columns < width ? begin + columns : width;
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const std::int64_t row = chosen(r);
-          if (row == padding_idx) continue;
-          for (std::int64_t c = begin; c < end; ++c) table(row, c) += g(r, c);
-        }
+  const auto links = view<Space, const std::int64_t, 2>(linked);
+  const ChainSums<G, T, Space> sums{view<Space, const G, 2>(grad_y.reshape({rows, width})),
+                                    view<Space, T, 2>(grad_weight), links};
+  for_each_row(
+      "lockstep::embedding_backward", space, rows, width,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const std::int64_t row = chosen(r);
+        if (row != padding_idx && links(1, r) == 0) sums.add(r, row, lanes);
       });
 }
 
@@ -81,17 +153,23 @@ Tensor right_rows(const Tensor& index, const Tensor& weight) {
 
 void embedding_forward(const Tensor& index, const Tensor& weight, const Tensor& y) {
   dispatch(current_stream(weight.device()), [&](const auto& space) {
-    dispatch_floating(weight.dtype(), "embedding",
-                      [&]<class T>() { forward_kernel<T>(space, index, weight, y); });
+    dispatch_stored(weight.dtype(), "embedding",
+                    [&]<class T>() { forward_kernel<T>(space, index, weight, y); });
   });
 }
 
 void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t padding_idx,
                         bool accumulate, const Tensor& grad_weight) {
   if (!accumulate) grad_weight.zero();
+  const Tensor links = Tensor::empty({2, index.numel()}, DType::i64, index.device());
   dispatch(current_stream(grad_weight.device()), [&](const auto& space) {
-    dispatch_floating(grad_weight.dtype(), "embedding", [&]<class T>() {
-      backward_kernel<T>(space, grad_y, index, padding_idx, grad_weight);
+    link_kernel(space, index, grad_weight.size(0), links);
+    dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
+      if (grad_weight.dtype() == grad_y.dtype()) {
+        backward_kernel<G, G>(space, grad_y, index, links, padding_idx, grad_weight);
+      } else {
+        backward_kernel<G, SumOf<G>>(space, grad_y, index, links, padding_idx, grad_weight);
+      }
     });
   });
 }

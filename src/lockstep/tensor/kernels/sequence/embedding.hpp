@@ -15,11 +15,12 @@ namespace lockstep {
 /// when the host waits (index_check.hpp).
 [[nodiscard]] Tensor right_rows(const Tensor& index, const Tensor& weight);
 
-/// y[..., D] = weight[index[...], D]. f32 or f64.
+/// y[..., D] = weight[index[...], D]. One floating dtype.
 void embedding_forward(const Tensor& index, const Tensor& weight, const Tensor& y);
 
-/// grad_weight[v] (+)= the sum of grad_y's rows whose index is v, in the order of the rows; row
-/// `padding_idx` gets nothing.
+/// grad_weight[v] (+)= the sum of grad_y's rows whose index is v, in the order of the rows and
+/// rounded once; row `padding_idx` gets nothing. grad_weight has the dtype of grad_y, or is f32 if
+/// that has 16 bits.
 void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t padding_idx,
                         bool accumulate, const Tensor& grad_weight);
 
