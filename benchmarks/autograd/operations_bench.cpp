@@ -69,7 +69,7 @@ void measure_optimizer(const char* name, const optim::OptimizerOptions& options,
 
 void run(double s) {
   const Shape plane{64, 4096};
-  const auto element = [&](const char* name, Variable (*f)(const Operand&), double low = -1.0) {
+  const auto element = [&](const char* name, Variable (*f)(const Variable&), double low = -1.0) {
     measure(
         name, {plane}, [f](const Inputs& v) { return f(v[0]); }, s, low);
   };
@@ -80,29 +80,29 @@ void run(double s) {
   element("rsqrt", rsqrt, 0.1);
   element("sin", sin);
   element("cos", cos);
-  element("pow_3", [](const Operand& x) { return pow(x, 3.0); });
+  element("pow_3", [](const Variable& x) { return pow(x, 3.0); });
   element(
-      "pow_1.7", [](const Operand& x) { return pow(x, 1.7); }, 0.1);
-  element("clamp", [](const Operand& x) { return clamp(x, -0.5, 0.5); });
-  element("leaky_relu", [](const Operand& x) { return leaky_relu(x); });
-  element("elu", [](const Operand& x) { return elu(x); });
+      "pow_1.7", [](const Variable& x) { return pow(x, 1.7); }, 0.1);
+  element("clamp", [](const Variable& x) { return clamp(x, -0.5, 0.5); });
+  element("leaky_relu", [](const Variable& x) { return leaky_relu(x); });
+  element("elu", [](const Variable& x) { return elu(x); });
   element("selu", selu);
-  element("softplus", [](const Operand& x) { return softplus(x); });
+  element("softplus", [](const Variable& x) { return softplus(x); });
   element("softsign", softsign);
   element("relu6", relu6);
   element("hardsigmoid", hardsigmoid);
   element("hardswish", hardswish);
   element("mish", mish);
   element("logsigmoid", logsigmoid);
-  element("glu", [](const Operand& x) { return glu(x); });
+  element("glu", [](const Variable& x) { return glu(x); });
   measure(
       "prelu", {{64, 64, 64}, {64}}, [](const Inputs& v) { return prelu(v[0], v[1]); }, s);
   const Tensor which = noise(plane).to(DType::i32).to(DType::boolean);
   measure(
       "where", {plane, plane}, [&](const Inputs& v) { return where(which, v[0], v[1]); }, s);
-  element("cumsum", [](const Operand& x) { return cumsum(x, 1); });
-  element("sort", [](const Operand& x) { return sort(x).values; });
-  element("topk", [](const Operand& x) { return topk(x, 10).values; });
+  element("cumsum", [](const Variable& x) { return cumsum(x, 1); });
+  element("sort", [](const Variable& x) { return sort(x).values; });
+  element("topk", [](const Variable& x) { return topk(x, 10).values; });
 
   const Tensor target = noise(plane), share = noise(plane, 0.0);
   const auto loss = [&](const char* name, const std::function<Variable(const Variable&)>& f) {

@@ -5,7 +5,7 @@
 namespace lockstep::test {
 namespace {
 
-template <Variable (*operation)(const Operand&, const Operand&)>
+template <Variable (*operation)(const Variable&, const Variable&)>
 void binary_case(Case& c) {
   const Variable x = c.input("x"), y = c.input("y");
   c.expect_output_and_gradients(operation(x, y));

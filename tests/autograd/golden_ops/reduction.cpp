@@ -11,7 +11,7 @@ Dims dims_of(const Case& c) {
   return Dims(dims);
 }
 
-template <Variable (*operation)(const Operand&, const Dims&, bool)>
+template <auto operation>
 void reduction_case(Case& c) {
   c.expect_output_and_gradients(operation(c.input("x"), dims_of(c), c.number("keepdim") != 0));
 }

@@ -248,8 +248,8 @@ bool is_sum_of_two_types(const Variable& a, const Variable& b) {
     return x.data().dtype() == DType::f32 && x.record()->rounds_results_to == DType::f32;
   };
   const auto is_narrow = [](const Variable& x) { return is_half(x.data().dtype()); };
-  return ((is_wide(a) && is_narrow(b)) || (is_narrow(a) && is_wide(b))) &&
-         a.shape() == b.shape() && a.data().device() == b.data().device();
+  return ((is_wide(a) && is_narrow(b)) || (is_narrow(a) && is_wide(b))) && a.shape() == b.shape() &&
+         a.data().device() == b.data().device();
 }
 
 Variable sum_of(const Variable& a, const Variable& b) {

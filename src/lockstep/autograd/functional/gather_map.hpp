@@ -25,11 +25,6 @@ struct GatherMap {
 /// shape are their places in it.
 inline void take_from_planes(const Tensor& x, const Tensor& indices, bool accumulate,
                              const Tensor& y) {
-  if (is_half(y.dtype())) {  // gather takes f32 and f64
-    const Tensor wide = y.to(DType::f32);
-    take_from_planes(x.to(DType::f32), indices, accumulate, wide);
-    return y.copy_from(wide.to(y.dtype()));
-  }
   const std::int64_t planes = x.size(0) * x.size(1);
   if (y.numel() == 0) return;
   const Shape flat{planes, y.numel() / planes};

@@ -108,8 +108,8 @@ void arithmetic_kernel(const Space& space, const StridedLoop<3>& loop, const A& 
 }
 
 StridedLoop<3> loop_over(const Shape& a, const Shape& b, const Shape& out) {
-  return StridedLoop<3>(out, {broadcast_strides(a, out), broadcast_strides(b, out),
-                              broadcast_strides(out, out)});
+  return StridedLoop<3>(
+      out, {broadcast_strides(a, out), broadcast_strides(b, out), broadcast_strides(out, out)});
 }
 
 template <class T, class Op, class Space>
@@ -131,9 +131,9 @@ void run_arithmetic(const Space& space, const Tensor& a, const Tensor& b, bool a
 template <class S, class Space>
 void add_narrow(const Space& space, const Tensor& wide, const Tensor& narrow, bool accumulate,
                 double scale, const Tensor& out) {
-  arithmetic_kernel<float, Add<float>>(
-      space, loop_over(out.shape(), out.shape(), out.shape()), Neighbours<float, Space>(wide),
-      Neighbours<S, Space>(narrow), accumulate, static_cast<float>(scale), out);
+  arithmetic_kernel<float, Add<float>>(space, loop_over(out.shape(), out.shape(), out.shape()),
+                                       Neighbours<float, Space>(wide), Neighbours<S, Space>(narrow),
+                                       accumulate, static_cast<float>(scale), out);
 }
 
 void add_of_two_types(const Tensor& wide, const Tensor& narrow, bool accumulate, double scale,

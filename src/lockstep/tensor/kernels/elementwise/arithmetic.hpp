@@ -33,8 +33,8 @@ void number_over(double number, const Tensor& x, const Tensor& out);
 void multiply_divide(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate,
                      const Tensor& out, double scale = 1.0);
 
-/// y (+)= x where mask is false, `value` where it is true; mask (bool) is repeated to x's shape. One
-/// floating dtype.
+/// y (+)= x where mask is false, `value` where it is true; mask (bool) is repeated to x's shape.
+/// One floating dtype.
 void masked_fill_copy(const Tensor& x, const Tensor& mask, double value, bool accumulate,
                       const Tensor& y);
 

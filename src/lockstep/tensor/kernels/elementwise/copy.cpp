@@ -144,7 +144,7 @@ void expand_copy(const Tensor& x, bool accumulate, const Tensor& y) {
       y.shape(), {broadcast_strides(x.shape(), y.shape()), row_major_strides(y.shape())});
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_stored(x.dtype(), "expand",
-                      [&]<class T>() { strided_copy<T>(space, loop, x, y, accumulate); });
+                    [&]<class T>() { strided_copy<T>(space, loop, x, y, accumulate); });
   });
 }
 

@@ -90,9 +90,8 @@ void apply_elementwise_kernel(const Space& space, const Tensor& x, const Tensor&
   const auto out = flat_view<Space, T>(y);
   for_each_element(
       "lockstep::apply_scale_elementwise", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        out(i) =
-            static_cast<T>((accumulate ? static_cast<Wide>(out(i)) : Wide{0}) +
-                           static_cast<Wide>(in(i)) * scale_of<Wide>(factor(i), kept));
+        out(i) = static_cast<T>((accumulate ? static_cast<Wide>(out(i)) : Wide{0}) +
+                                static_cast<Wide>(in(i)) * scale_of<Wide>(factor(i), kept));
       });
 }
 

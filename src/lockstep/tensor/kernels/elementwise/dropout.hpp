@@ -16,8 +16,8 @@ struct RandomKey {
 
 /// Fills scale[N, ...] (f32, f64 or bool, at least one dimension) with 1 / (1 - p), each element
 /// with probability 1 - p, else with 0; bool with true and false. Element e of row i takes word
-/// e mod 4 of Philox block (e / 4, first_sample + i, step, stream) under `seed`. Throws Error unless
-/// 0 <= p <= 1.
+/// e mod 4 of Philox block (e / 4, first_sample + i, step, stream) under `seed`. Throws Error
+/// unless 0 <= p <= 1.
 void dropout_scale(double p, const RandomKey& key, const Tensor& scale);
 
 /// y (+)= x * scale, where an element of `scale` applies to x.numel() / scale.numel() neighbours:

@@ -161,7 +161,7 @@ void glu_forward(const Tensor& x, int dim, const Tensor& y) {
   const Shape shape = detail::around(x.shape(), dim);
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_stored(x.dtype(), "glu",
-                      [&]<class T>() { glu_forward_kernel<T>(space, shape, x, y); });
+                    [&]<class T>() { glu_forward_kernel<T>(space, shape, x, y); });
   });
 }
 

@@ -103,8 +103,7 @@ void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const
             result = Op::combine(result, static_cast<Wide>(in(c)));
           }
         } else {
-          result = Op::row(lanes,
-                           [&](std::int64_t c) { return static_cast<Wide>(in(begin + c)); });
+          result = Op::row(lanes, [&](std::int64_t c) { return static_cast<Wide>(in(begin + c)); });
         }
         if (end - begin > whole) result = Op::combine(result, static_cast<Wide>(in(end - 1)));
         lanes.once([&] { out.store(r, result / divisor, accumulate); });
@@ -172,9 +171,9 @@ void reduce_middle(const Space& space, const Middle& shape, const Tensor& x, con
     return finish.accumulate ? add_scaled(sums, 1.0, y) : convert(sums, y);
   }
   const std::int64_t pieces = shape.pieces();
-  const Tensor result = pieces == 1 ? y
-                                    : Tensor::empty({shape.outer, pieces, shape.inner},
-                                                    dtype_of<Wide>, x.device());
+  const Tensor result =
+      pieces == 1 ? y
+                  : Tensor::empty({shape.outer, pieces, shape.inner}, dtype_of<Wide>, x.device());
   const auto kernel = shape.inner == 1 ? rows_kernel<T, Op, Space> : columns_kernel<T, Op, Space>;
   kernel(space, shape, x, pieces == 1 ? finish : Finish{}, result);
   if (pieces > 1) {

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// y (+)= sum(x) / divisor. One floating dtype, or one of 16 bits and the other f32; sums of 16 bits
-/// are f32 and rounded once.
+/// y (+)= sum(x) / divisor. One floating dtype, or one of 16 bits and the other f32; sums of 16
+/// bits are f32 and rounded once.
 void reduce_sum(const Tensor& x, double divisor, bool accumulate, const Tensor& y);
 
 /// y = the largest elements; a NaN counts as larger than everything. A dimension without elements
