@@ -118,8 +118,8 @@ class DivNode : public PooledNode<DivNode> {
     if (const auto b = grad_target(1); b.wanted) {
       const bool sums = b.tensor.shape() != full;
       const Tensor all = sums ? Tensor::empty_like(grad_output) : b.tensor;
-      multiply_divide(grad_output, y_, divisor, !sums && b.accumulate, all, -1);
-      if (sums) reduce_sum(all, 1, b.accumulate, b.tensor);
+      multiply_divide(grad_output, y_, divisor, !sums && b.accumulate, all, sums ? 1 : -1);
+      if (sums) reduce_sum(all, -1, b.accumulate, b.tensor);
     }
   }
   void differentiate(Differentiation& d) override {
