@@ -8,8 +8,8 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
-#include <lockstep/tensor/sum_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 namespace {
