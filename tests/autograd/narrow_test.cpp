@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,58 @@ TEST(Narrow, EveryOperationIsThatInDoubleWithinARoundingOfItsResults) {
     }
   }
   EXPECT_GT(compared, 400);
+}
+
+/// Numbers that 16 bits hold, without a pattern in rows.
+Variable multiples_of_a_sixteenth(const Shape& shape, DType dtype, int step) {
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i * static_cast<std::size_t>(step) % 16) / 16 - 0.5F;
+  }
+  return Variable(Tensor::from(values, shape).to(dtype));
+}
+
+/// Of a sum of the first input's gradient; the inputs are results.
+Tensor second_derivative(const Operation& operation, DType dtype) {
+  Inputs leaves, inputs;
+  for (const Variable& input : make_inputs(operation, DType::f32)) {
+    const DType held = dtype == DType::f64 ? DType::f64 : DType::f32;
+    leaves.emplace_back(input.data().to(DType::bf16).to(held), true);
+    inputs.push_back(to(leaves.back(), dtype));
+  }
+  const Variable y = operation.apply(inputs);
+  const Variable upstream = multiples_of_a_sixteenth(y.shape(), dtype, 37);
+  const GradOptions options{.grad_outputs = std::span(&upstream, 1), .create_graph = true};
+  const Variable first = grad(y, inputs[0], options);
+  EXPECT_EQ(first.data().dtype(), dtype);
+  const Variable weights = multiples_of_a_sixteenth(first.shape(), dtype, 29);
+  return grad(first, leaves[0], {.grad_outputs = std::span(&weights, 1)}).data();
+}
+
+TEST(Narrow, SecondDerivativesAreThoseInDoubleWithinTheRoundingsOfTheirParts) {
+  const std::set<std::string_view> names = {"layer_norm",
+                                            "rms_norm",
+                                            "softmax_rows",
+                                            "log_softmax",
+                                            "cross_entropy",
+                                            "batch_norm",
+                                            "batch_norm_residual_relu",
+                                            "group_norm",
+                                            "instance_norm",
+                                            "gelu_exact",
+                                            "silu"};
+  std::size_t found = 0;
+  for (const Operation& operation : all_operations()) {
+    if (!names.contains(operation.name)) continue;
+    ++found;
+    const Tensor exact = second_derivative(operation, DType::f64);
+    for (const DType dtype : narrow_types) {
+      SCOPED_TRACE(std::string(operation.name) + " of " + std::string(name_of(dtype)));
+      const double unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+      EXPECT_LT(relative(second_derivative(operation, dtype), exact), 16 * unit);
+    }
+  }
+  EXPECT_EQ(found, names.size());
 }
 
 TEST(Narrow, AResultIsRoundedOnce) {

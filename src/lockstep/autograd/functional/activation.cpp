@@ -121,11 +121,11 @@ class SoftmaxNode : public PooledNode<SoftmaxNode> {
 
 class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
  public:
-  LogSoftmaxNode(Tensor y, int dim) : y_(std::move(y)), dim_(dim) {}
+  LogSoftmaxNode(Tensor x_or_y, int dim) : x_or_y_(std::move(x_or_y)), dim_(dim) {}
 
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {
-      log_softmax_backward(grad_output, y_, dim_, x.accumulate, x.tensor);
+      log_softmax_backward(grad_output, x_or_y_, dim_, x.accumulate, x.tensor);
     }
   }
   void differentiate(Differentiation& d) override {
@@ -134,7 +134,7 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
   [[nodiscard]] const char* name() const noexcept override { return "log_softmax"; }
 
  private:
-  Tensor y_;
+  Tensor x_or_y_;
   int dim_;
 };
 
@@ -279,7 +279,7 @@ Variable log_softmax(const Variable& input, int dim) {
       [&](const Variable& x) {
         Tensor y = empty_plain(x.data());
         log_softmax_forward(x.data(), dim, y);
-        return record<LogSoftmaxNode>(y, {&x}, y, dim);
+        return record<LogSoftmaxNode>(y, {&x}, is_half(y.dtype()) ? x.data() : y, dim);
       },
       input);
 }

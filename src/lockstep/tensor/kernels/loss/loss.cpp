@@ -42,8 +42,8 @@ void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
   for_each(
       "lockstep::nll_loss_forward", space, target.numel(), KOKKOS_LAMBDA(std::int64_t r) {
         const std::int64_t c = t(r);
-        const Wide x_at_target = c == ignored ? 0 : in(r / positions, c, r % positions);
-        out(r) = c == ignored ? Wide{0} : -weight(c) * x_at_target;
+        out(r) = c == ignored ? Wide{0}
+                              : -weight(c) * static_cast<Wide>(in(r / positions, c, r % positions));
       });
 }
 

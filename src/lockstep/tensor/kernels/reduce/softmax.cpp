@@ -38,6 +38,38 @@ KOKKOS_FUNCTION void add(const Lanes<Space>& lanes, const Rows<T, Space, contigu
   });
 }
 
+/// log_softmax of a row is its elements less these two numbers.
+template <class Wide>
+struct LogSum {
+  Wide largest, log_sum;
+};
+
+template <class T, class Space, bool contiguous>
+KOKKOS_FUNCTION LogSum<SumOf<T>> log_sum_of(const Lanes<Space>& lanes,
+                                            const Rows<const T, Space, contiguous>& rows,
+                                            std::int64_t r) {
+  using Wide = SumOf<T>;
+  const auto x_at = [&](std::int64_t c) { return static_cast<Wide>(rows(r, c)); };
+  const Wide largest = lanes.max(-std::numeric_limits<Wide>::infinity(), x_at);
+  const Wide sum = lanes.fetching(next(rows, r)).sum([&](std::int64_t c) {
+    return math::exp_or_zero(x_at(c) - largest);
+  });
+  return {largest, std::log(sum)};
+}
+
+/// The same for what log_softmax_backward is given: x if it has 16 bits, else the result, which
+/// needs nothing less.
+template <class T, class Space, bool contiguous>
+KOKKOS_FUNCTION LogSum<SumOf<T>> log_sum_of_saved(const Lanes<Space>& lanes,
+                                                  const Rows<const T, Space, contiguous>& saved,
+                                                  std::int64_t r) {
+  if constexpr (sizeof(T) == 2) {
+    return log_sum_of(lanes, saved, r);
+  } else {
+    return {T{0}, T{0}};
+  }
+}
+
 template <bool contiguous, class T, class Space>
 void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
                             const Tensor& y) {
@@ -94,20 +126,19 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
       "lockstep::log_softmax_forward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         using Wide = SumOf<T>;
-        const auto x_at = [&](std::int64_t c) { return static_cast<Wide>(in(r, c)); };
-        const Wide largest = lanes.max(-std::numeric_limits<Wide>::infinity(), x_at);
-        const Wide log_sum = std::log(lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
-          return math::exp_or_zero(x_at(c) - largest);
-        }));
-        const auto element = [&](std::int64_t c) { return x_at(c) - largest - log_sum; };
+        const LogSum<Wide> sum = log_sum_of(lanes, in, r);
+        const Wide largest = sum.largest, log_sum = sum.log_sum;
+        const auto element = [&](std::int64_t c) {
+          return static_cast<Wide>(in(r, c)) - largest - log_sum;
+        };
         write(lanes, out, r, around, element);
       });
 }
 
 template <bool contiguous, class T, class Space>
-void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y,
+void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& x_or_y,
                                  const Shape& shape, bool accumulate, const Tensor& grad_x) {
-  const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
+  const Rows<const T, Space, contiguous> g(grad_y, shape), saved(x_or_y, shape);
   const Rows<T, Space, contiguous> result(grad_x, shape);
   const bool around = streaming::worth_it(grad_x);
   for_each_row(
@@ -116,8 +147,11 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
         using Wide = SumOf<T>;
         const auto g_at = [&](std::int64_t c) { return static_cast<Wide>(g(r, c)); };
         const Wide total = lanes.sum(g_at);
+        const LogSum<Wide> sum = log_sum_of_saved(lanes, saved, r);
+        const Wide largest = sum.largest, log_sum = sum.log_sum;
         const auto gradient = [&](std::int64_t c) {
-          return g_at(c) - math::exp_or_zero(static_cast<Wide>(out(r, c))) * total;
+          const Wide y_at = static_cast<Wide>(saved(r, c)) - largest - log_sum;
+          return g_at(c) - math::exp_or_zero(y_at) * total;
         };
         if (accumulate) {
           add(lanes, result, r, gradient);
@@ -151,12 +185,13 @@ void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
                        });
 }
 
-void log_softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
+void log_softmax_backward(const Tensor& grad_y, const Tensor& x_or_y, int dim, bool accumulate,
                           const Tensor& grad_x) {
-  dispatch_stored_rows(
-      "log_softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-        log_softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
-      });
+  dispatch_stored_rows("log_softmax", x_or_y, dim,
+                       [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                         log_softmax_backward_kernel<contiguous, T>(space, grad_y, x_or_y, shape,
+                                                                    accumulate, grad_x);
+                       });
 }
 
 }  // namespace lockstep
