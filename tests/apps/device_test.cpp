@@ -101,6 +101,21 @@ TEST(Device, RanksShareOneWhereTheDeckAllowsIt) {
   expect_same_outcome(host, sim);
 }
 
+TEST(Device, Tf32ChangesNoBitOffAGpuAndTheLogSaysSo) {
+  const ScratchFolder scratch;
+  const std::string plain = scratch.file("plain");
+  good(classify(1, mlp_run(plain, on_device("cpu"))));
+  for (const std::string kind : {"cpu", "sim"}) {
+    const std::string with = scratch.file(kind);
+    const std::string said =
+        good(classify(1, mlp_run(with, on_device(kind, {"--set", "run.tf32=true"}))));
+    EXPECT_NE(said.find("run.tf32: no effect on " + (kind == "cpu" ? "host" : kind + ":0")),
+              std::string::npos)
+        << said;
+    expect_same_outcome(plain, with);
+  }
+}
+
 TEST(Device, CheckpointsGoFromDeviceToHostAndBackWithTheSameBits) {
   const ScratchFolder scratch;
   const std::string whole = scratch.file("whole"), there = scratch.file("there"),

@@ -25,20 +25,20 @@ double element(const ColumnMajorProduct::Matrix& m, const void* data, std::int64
                                           : matrix[row + column * m.stride]);
 }
 
-template <class T>
+/// T is the type of the operands, C that of the result.
+template <class T, class C>
 void multiply(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
-  using Sum = SumOf<T>;
   for (std::int64_t i = 0; i < p.count; ++i) {
     for (std::int64_t column = 0; column < p.columns; ++column) {
       for (std::int64_t row = 0; row < p.rows; ++row) {
-        Sum& to = static_cast<Sum*>(at.result)[i * p.result.batch + row + column * p.result.stride];
+        C& to = static_cast<C*>(at.result)[i * p.result.batch + row + column * p.result.stride];
         double sum = p.accumulate ? static_cast<double>(to) : 0.0;
         for (std::int64_t t = 0; t < p.terms; ++t) {
           sum +=
               element<T>(p.left, at.left, i, row, t) * element<T>(p.right, at.right, i, t, column);
         }
-        if (p.bias) sum += static_cast<double>(static_cast<const Sum*>(at.bias)[row]);
-        to = static_cast<Sum>(sum);
+        if (p.bias) sum += static_cast<double>(static_cast<const C*>(at.bias)[row]);
+        to = static_cast<C>(static_cast<SumOf<T>>(sum));
       }
     }
   }
@@ -115,7 +115,13 @@ void convolve(const Convolution& c, const math::ConvolutionAddresses& at) {
 }
 
 void compute(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
-  dispatch_stored(p.operands, "stand-in", [&]<class T>() { multiply<T>(p, at); });
+  dispatch_stored(p.operands, "stand-in", [&]<class T>() {
+    if (p.results == p.operands) {
+      multiply<T, T>(p, at);
+    } else {
+      multiply<T, SumOf<T>>(p, at);
+    }
+  });
 }
 void compute(const Convolution& c, const math::ConvolutionAddresses& at) {
   dispatch_floating(c.dtype, "stand-in", [&]<class T>() { convolve<T>(c, at); });

@@ -21,6 +21,7 @@ struct RunOptions {
   std::string device = "auto";        ///< device of the ranks: see choose_device
   std::int64_t device_memory = 0;     ///< limit of a rank's device memory in bytes; 0: all
   bool device_sharing = false;        ///< several ranks may compute on one device
+  bool tf32 = false;                  ///< allow_tf32 (tensor/tf32.hpp)
   ImageLayout layout = ImageLayout::automatic;
 };
 void declare(DeckTable& table, RunOptions& options);

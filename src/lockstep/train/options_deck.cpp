@@ -34,6 +34,9 @@ void declare(DeckTable& table, RunOptions& options) {
              .min = 0});
   table.key("device_sharing", options.device_sharing,
             {.doc = "allow several ranks of a machine to share a device"});
+  table.key("tf32", options.tf32,
+            {.doc = "GPUs only: TF32 units multiply f32 matrices and images, which rounds operands "
+                    "to 10 bits of a fraction"});
   table.choice("layout", options.layout,
                {{"auto", ImageLayout::automatic}, {"plain", ImageLayout::plain}},
                "layout of images between layers: the fastest, or \"plain\": row-major, with the "

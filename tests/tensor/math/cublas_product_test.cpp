@@ -61,6 +61,10 @@ double number(cudaDataType type, const void* data, std::int64_t i) {
 void store(cudaDataType type, void* data, std::int64_t i, double value) {
   if (type == CUDA_R_64F) {
     static_cast<double*>(data)[i] = value;
+  } else if (type == CUDA_R_16BF) {
+    static_cast<lockstep::BFloat16*>(data)[i] = lockstep::BFloat16(static_cast<float>(value));
+  } else if (type == CUDA_R_16F) {
+    static_cast<lockstep::Float16*>(data)[i] = lockstep::Float16(static_cast<float>(value));
   } else {
     ASSERT_EQ(type, CUDA_R_32F);
     static_cast<float*>(data)[i] = static_cast<float>(value);
@@ -141,13 +145,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   const Stored left(of_a), right(of_b), result(of_d);
   const auto factors =
       static_cast<cudaDataType>(of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_SCALE_TYPE));
-  EXPECT_EQ(factors, result.type);
+  EXPECT_EQ(factors, result.type == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F);
   const bool a_transposed = of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSA) == CUBLAS_OP_T;
   const bool b_transposed = of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSB) == CUBLAS_OP_T;
   const auto terms = static_cast<std::int64_t>(a_transposed ? left.rows : left.columns);
   EXPECT_EQ(terms, static_cast<std::int64_t>(b_transposed ? right.columns : right.rows));
   const auto epilogue = of<std::uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE);
   const void* const bias = of<const void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+  if (epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    EXPECT_EQ(of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE),
+              static_cast<std::int32_t>(result.type));
+  }
   for (std::int32_t i = 0; i < result.count; ++i) {
     for (std::int64_t column = 0; column < static_cast<std::int64_t>(result.columns); ++column) {
       for (std::int64_t row = 0; row < static_cast<std::int64_t>(result.rows); ++row) {
@@ -191,6 +199,7 @@ DType sums_of(DType operands) { return operands == DType::f64 ? DType::f64 : DTy
 struct ProductCase {
   std::int64_t rows, columns, terms, count = 1;
   bool left_transposed = false, right_transposed = false, accumulate = false, bias = false;
+  bool narrow = false;  ///< the result is of the operands' 16 bits
 };
 
 /// Dense matrices, those of a stack 3 elements apart.
@@ -201,6 +210,7 @@ ColumnMajorProduct product_of(const ProductCase& c, DType dtype) {
   };
   return {.operands = dtype,
           .sums = sums_of(dtype),
+          .results = c.narrow ? dtype : sums_of(dtype),
           .rows = c.rows,
           .columns = c.columns,
           .terms = c.terms,
@@ -224,8 +234,8 @@ void expect_product(const ProductCase& c, DType dtype) {
   const auto make = [](const std::vector<double>& values, DType of) {
     return Tensor::from(values).to(of);
   };
-  const Tensor a = make(left, dtype), b = make(right, dtype), added = make(bias, p.sums),
-               result = make(expected, p.sums);
+  const Tensor a = make(left, dtype), b = make(right, dtype), added = make(bias, p.results),
+               result = make(expected, p.results);
   math::cublas_plan("test", p, gpu)
       ->run("test", {a.data(), b.data(), result.data(), added.data()}, nullptr, Stream(gpu));
   const auto at = [](const ColumnMajorProduct::Matrix& m, std::int64_t i, std::int64_t row,
@@ -244,7 +254,8 @@ void expect_product(const ProductCase& c, DType dtype) {
       }
     }
   }
-  EXPECT_EQ(result.to(DType::f64).to_vector<double>(), expected);
+  EXPECT_EQ(result.to(DType::f64).to_vector<double>(),
+            make(expected, p.results).to(DType::f64).to_vector<double>());
 }
 
 TEST(CublasProduct, ReceivesTheDescriptionOfTheProduct) {
@@ -257,13 +268,16 @@ TEST(CublasProduct, ReceivesTheDescriptionOfTheProduct) {
           expect_product({5, 4, 7, 1, left, right, accumulate}, dtype);
           expect_product({5, 4, 7, 3, left, right, accumulate}, dtype);
           if (dtype != DType::f64) expect_product({5, 4, 7, 1, left, right, false, true}, dtype);
+          if (!is_half(dtype)) continue;
+          expect_product({5, 4, 7, 3, left, right, accumulate, false, true}, dtype);
+          expect_product({5, 4, 7, 1, left, right, false, true, true}, dtype);
         }
       }
     }
   }
 }
 
-TEST(CublasProduct, IsRequestedWithoutTf32AndWithTheActualAlignments) {
+TEST(CublasProduct, IsRequestedWithTf32WhereAllowedAndWithTheActualAlignments) {
   asked = {};
   ColumnMajorProduct p = product_of({4, 4, 4}, DType::f32);
   p.left.alignment = 256;
@@ -281,6 +295,10 @@ TEST(CublasProduct, IsRequestedWithoutTf32AndWithTheActualAlignments) {
   EXPECT_EQ(asked.compute_type, CUBLAS_COMPUTE_32F);
   static_cast<void>(math::cublas_plan("test", product_of({4, 4, 4}, DType::f64), gpu));
   EXPECT_EQ(asked.compute_type, CUBLAS_COMPUTE_64F);
+  ColumnMajorProduct in_tf32 = product_of({4, 4, 4}, DType::f32);
+  in_tf32.tf32 = true;
+  static_cast<void>(math::cublas_plan("test", in_tf32, gpu));
+  EXPECT_EQ(asked.compute_type, CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
 TEST(CublasProduct, NamesTheProblemItCannotCompute) {

@@ -13,6 +13,7 @@
 #include <lockstep/tensor/math/cudnn_convolution.hpp>
 #include <lockstep/tensor/precision.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
+#include <lockstep/tensor/tf32.hpp>
 #include <support/message_of.hpp>
 
 namespace {
@@ -310,7 +311,7 @@ Conv2dProblem small_problem() {
   return {.n = 1, .c = 2, .h = 5, .w = 5, .o = 2, .kh = 3, .kw = 3, .oh = 3, .ow = 3};
 }
 
-TEST(CudnnConvolution, UsesTf32ForRoundedOperandsOnly) {
+TEST(CudnnConvolution, UsesTf32ForRoundedOperandsOrWhereAllowed) {
   const auto math_type = [](DType dtype) {
     static_cast<void>(math::cudnn_plan(
         "conv2d", convolution_of(small_problem(), ConvolutionPass::forward, dtype, 1), gpu));
@@ -318,6 +319,10 @@ TEST(CudnnConvolution, UsesTf32ForRoundedOperandsOnly) {
   };
   EXPECT_EQ(math_type(DType::f32), CUDNN_FMA_MATH);
   EXPECT_EQ(math_type(DType::f64), CUDNN_DEFAULT_MATH);
+  allow_tf32(true);
+  EXPECT_EQ(math_type(DType::f32), CUDNN_DEFAULT_MATH);
+  allow_tf32(false);
+  EXPECT_EQ(math_type(DType::f32), CUDNN_FMA_MATH);
   const PrecisionGuard bf16(Precision::bf16);
   EXPECT_EQ(math_type(DType::f32), CUDNN_DEFAULT_MATH);
 }

@@ -9,6 +9,7 @@
 #include <lockstep/tensor/kernels/sequence/attention_products.hpp>
 #include <lockstep/tensor/math/product.hpp>
 #include <lockstep/tensor/precision.hpp>
+#include <lockstep/tensor/tf32.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {
@@ -46,7 +47,17 @@ TEST(ColumnMajor, ATransposedOperandStaysTransposed) {
   EXPECT_EQ(p.result.batch, 24);
   EXPECT_EQ(p.operands, DType::bf16);
   EXPECT_EQ(p.sums, DType::f32);
+  EXPECT_EQ(p.results, DType::f32);
   EXPECT_EQ(describe(p), "c[4, 6] = a[5, 4]^T b[6, 5]^T + bias of bf16, sums in f32, 3 times");
+}
+
+TEST(ColumnMajor, AResultOf16BitsHasSumsInF32) {
+  const Tensor x = Tensor::zeros({64}, DType::f16);
+  const math::Matrices m{x, 8};
+  const ColumnMajorProduct p = column_major("test", {4, 4, 4}, m, m, m);
+  EXPECT_EQ(p.sums, DType::f32);
+  EXPECT_EQ(p.results, DType::f16);
+  EXPECT_EQ(describe(p), "c[4, 4] = a[4, 4] b[4, 4] of f16, sums in f32, rounded to f16");
 }
 
 TEST(ColumnMajor, AlignmentHoldsForEveryMatrix) {
@@ -80,6 +91,11 @@ TEST(ColumnMajor, ProblemsWithOtherOptionsDiffer) {
   EXPECT_NE(p, column_major("test", {4, 4, 4}, {x, 8, true}, m, m));
   EXPECT_NE(p, column_major("test", {4, 4, 4}, {x, 8, false, 1}, m, m));  // another alignment
   EXPECT_NE(p, column_major("test", {4, 4, 4}, m, m, m, Tensor::zeros({4})));
+  allow_tf32(true);
+  const ColumnMajorProduct in_tf32 = column_major("test", {4, 4, 4}, m, m, m);
+  allow_tf32(false);
+  EXPECT_NE(p, in_tf32);
+  EXPECT_EQ(describe(in_tf32), "c[4, 4] = a[4, 4] b[4, 4] of f32, in TF32");
 }
 
 TEST(ColumnMajor, ExtentsFrom2To31OnAreRefused) {
@@ -143,6 +159,23 @@ TEST(ConvolutionDescription, KnowsWhetherOperandsAreRounded) {
   const PrecisionGuard bf16(Precision::bf16);
   EXPECT_TRUE(rounded(DType::f32));
   EXPECT_FALSE(rounded(DType::f64));
+}
+
+TEST(ConvolutionDescription, KnowsWhetherTf32MayRoundOperands) {
+  const auto describe_in = [](DType dtype) {
+    const Convolution c = convolution_of(image_problem(), ConvolutionPass::forward, dtype, 1);
+    EXPECT_EQ(describe(c).find(" in TF32, stride") != std::string::npos, c.tf32);
+    return c.tf32;
+  };
+  EXPECT_FALSE(describe_in(DType::f32));
+  allow_tf32(true);
+  EXPECT_TRUE(describe_in(DType::f32));
+  EXPECT_FALSE(describe_in(DType::f64));
+  {
+    const PrecisionGuard bf16(Precision::bf16);
+    EXPECT_FALSE(describe_in(DType::f32));
+  }
+  allow_tf32(false);
 }
 
 TEST(ConvolutionDescription, ACallTakesAsManySamplesAsAnIntCounts) {

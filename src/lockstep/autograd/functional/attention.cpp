@@ -23,6 +23,12 @@ Heads operand(const Tensor& t, const AttentionPlan& plan) {
   return t.dims() == 4 ? heads_of(t) : heads_in(t, plan.heads, 0, 1);
 }
 
+/// [B,H,T] for log-sums of an attention of such tensors.
+Tensor empty_log_sum(const AttentionPlan& plan, const Tensor& like) {
+  return Tensor::empty({plan.batch, plan.heads, plan.queries},
+                       is_half(like.dtype()) ? DType::f32 : like.dtype(), like.device());
+}
+
 /// 1 where a query sees a key, else 0: [B,1,T,S], with the dtype and device of `like`. Waits for
 /// the device if there is a mask on it.
 Tensor visible_keys(const AttentionPlan& plan, const Tensor& like) {
@@ -58,9 +64,12 @@ Variable attention_weights(const AttentionPlan& plan, const Operand& q, const Op
 
 /// attention_forward of q, k and v [B,H,T,D] by simpler operations, with all probabilities in
 /// memory.
-Variable attend_by_parts(const AttentionPlan& plan, const Variable& q, const Variable& k,
-                         const Variable& v) {
-  return matmul(attention_weights(plan, q, k), v);
+Variable attend_by_parts(const AttentionPlan& plan, const Operand& q, const Operand& k,
+                         const Operand& v) {
+  return detail::rounded_once(
+      q, k, v, [&](const Variable& query, const Variable& key, const Variable& value) {
+        return matmul(attention_weights(plan, query, key), value);
+      });
 }
 
 /// [B,T,E] as [B,H,T,D].
@@ -174,17 +183,15 @@ Variable attend(const Variable& q, const Variable& k, const Variable& v, Attenti
   const Tensor& query = q.data();
   apply_options(options, query, plan);
   Tensor out = Tensor::empty(query.shape(), query.dtype(), query.device());
-  Tensor log_sum = Tensor::empty({plan.batch, plan.heads, plan.queries}, out.dtype(), out.device());
+  Tensor log_sum = empty_log_sum(plan, out);
   attention_forward(plan, operand(query, plan), operand(k.data(), plan), operand(v.data(), plan),
                     operand(out, plan), log_sum);
   count(plan);
   return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(log_sum));
 }
 
-}  // namespace
-
-Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
-                                      const AttentionOptions& options) {
+Variable dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+                               const AttentionOptions& options) {
   const Tensor &query = q.data(), &key = k.data(), &value = v.data();
   const bool fits = query.dims() == 4 && key.dims() == 4 && key.shape() == value.shape() &&
                     query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
@@ -203,8 +210,6 @@ Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const 
                  .width = query.size(3)},
                 options);
 }
-
-namespace {
 
 /// The sizes of multi_head_attention's operands. Throws ShapeError if they do not fit together.
 AttentionPlan multi_head_plan(const Variable& q, const Variable& k, const Variable& v,
@@ -229,9 +234,22 @@ AttentionPlan multi_head_plan(const Variable& q, const Variable& k, const Variab
 
 }  // namespace
 
-Variable multi_head_attention(const Operand& q, const Operand& k, const Operand& v,
+Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+                                      const AttentionOptions& options) {
+  return natively(
+      [&](const Variable& query, const Variable& key, const Variable& value) {
+        return dot_product_attention(query, key, value, options);
+      },
+      q, k, v);
+}
+
+Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
                               std::int64_t heads, const AttentionOptions& options) {
-  return attend(q, k, v, multi_head_plan(q, k, v, heads), options);
+  return natively(
+      [&](const Variable& query, const Variable& key, const Variable& value) {
+        return attend(query, key, value, multi_head_plan(query, key, value, heads), options);
+      },
+      q, k, v);
 }
 
 AttentionResult multi_head_attention_with_weights(const Operand& q, const Operand& k,
@@ -245,7 +263,10 @@ AttentionResult multi_head_attention_with_weights(const Operand& q, const Operan
           average_attn_weights ? mean(weights, {1}) : weights};
 }
 
-Variable self_attention(const Operand& qkv, std::int64_t heads, const AttentionOptions& options) {
+namespace {
+
+Variable attention_of_thirds(const Variable& qkv, std::int64_t heads,
+                             const AttentionOptions& options) {
   const Tensor& x = qkv.data();
   if (heads < 1 || x.dims() != 3 || x.size(2) % (3 * heads) != 0) {
     throw ShapeError("self_attention of " + describe(x) + " with " + std::to_string(heads) +
@@ -259,11 +280,17 @@ Variable self_attention(const Operand& qkv, std::int64_t heads, const AttentionO
                      .width = embed / heads};
   apply_options(options, x, plan);
   Tensor out = Tensor::empty({plan.batch, plan.queries, embed}, x.dtype(), x.device());
-  Tensor log_sum = Tensor::empty({plan.batch, heads, plan.queries}, x.dtype(), x.device());
+  Tensor log_sum = empty_log_sum(plan, x);
   attention_forward(plan, heads_in(x, heads, 0, 3), heads_in(x, heads, 1, 3),
                     heads_in(x, heads, 2, 3), heads_in(out, heads, 0, 1), log_sum);
   count(plan);
   return record<SelfAttentionNode>(std::move(out), {&qkv}, std::move(plan), std::move(log_sum));
+}
+
+}  // namespace
+
+Variable self_attention(const Variable& qkv, std::int64_t heads, const AttentionOptions& options) {
+  return natively([&](const Variable& x) { return attention_of_thirds(x, heads, options); }, qkv);
 }
 
 }  // namespace lockstep

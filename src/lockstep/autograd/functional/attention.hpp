@@ -16,13 +16,13 @@ struct AttentionOptions {
 
 /// softmax(scale q k^T + mask) v for q[B,H,T,D], k and v[B,H,S,D] (Vaswani et al. 2017,
 /// arXiv:1706.03762) -> [B,H,T,D]. A position that sees nothing gives 0.
-[[nodiscard]] Variable scaled_dot_product_attention(const Operand& q, const Operand& k,
-                                                    const Operand& v,
+[[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k,
+                                                    const Variable& v,
                                                     const AttentionOptions& options = {});
 
 /// The same for q[B,T,E], k and v[B,S,E], each made of `heads` heads of E / heads side by side
 /// -> [B,T,E]. Copies nothing.
-[[nodiscard]] Variable multi_head_attention(const Operand& q, const Operand& k, const Operand& v,
+[[nodiscard]] Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
                                             std::int64_t heads,
                                             const AttentionOptions& options = {});
 
@@ -40,7 +40,7 @@ struct AttentionResult {
     const AttentionOptions& options = {}, bool average_attn_weights = true);
 
 /// multi_head_attention where q, k and v are the thirds of the last dimension of qkv[B,T,3E].
-[[nodiscard]] Variable self_attention(const Operand& qkv, std::int64_t heads,
+[[nodiscard]] Variable self_attention(const Variable& qkv, std::int64_t heads,
                                       const AttentionOptions& options = {});
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 
@@ -42,7 +43,7 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
     });
     std::array<Tensor, 3> g;
     for (std::size_t i = 0; i < 3; ++i) {
-      if (grad_outputs[i].defined()) g[i] = product_operand(grad_outputs[i]);
+      if (grad_outputs[i].defined()) g[i] = grad_outputs[i].to(operands_[i].dtype());
     }
     each_third(3, [&](int i, const Tensor&, bool accumulate, const Tensor& part) {
       const auto place = static_cast<std::size_t>(i);
@@ -76,32 +77,46 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
   Operands operands_;
 };
 
-}  // namespace
-
-std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
-                                      const Operand& value, const Operand& weight,
-                                      const Operand& bias) {
+/// Of one dtype; a bias has it too, or is f32 beside 16 bits, and the outputs are of the bias's.
+std::array<Variable, 3> project(const std::array<const Variable*, 3>& operands,
+                                const Variable& weight, const Variable& bias) {
   const Tensor& matrix = weight.data();
   const Tensor shift = bias.defined() ? bias.data() : Tensor();
   if (matrix.dims() != 2 || matrix.size(0) % 3 != 0) {
     throw ShapeError("in_projection takes a weight [3F, E], not " + describe(matrix));
   }
-  const std::array<const Variable*, 3> operands{&query, &key, &value};
   std::array<Tensor, 3> outputs;
   InProjectionNode::Operands narrow;
   narrow[3] = product_operand(matrix);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto part = static_cast<std::int64_t>(i);
     const Tensor& x = operands[i]->data();
-    outputs[i] = Tensor::empty(linear_shape(x, third(matrix, part), third(shift, part)), x.dtype(),
-                               x.device());
+    outputs[i] = Tensor::empty(linear_shape(x, third(matrix, part), third(shift, part)),
+                               bias.defined() ? shift.dtype() : x.dtype(), x.device());
     const bool again = i > 0 && operands[i]->record() == operands[i - 1]->record();
     narrow[i] = again ? narrow[i - 1] : product_operand(x);
     linear_forward(narrow[i], third(narrow[3], part), third(shift, part), outputs[i]);
     count_flops(2 * outputs[i].numel() * matrix.size(1));
   }
-  return record<InProjectionNode>(std::move(outputs), {&query, &key, &value, &weight, &bias},
+  return record<InProjectionNode>(std::move(outputs),
+                                  {operands[0], operands[1], operands[2], &weight, &bias},
                                   std::move(narrow));
+}
+
+}  // namespace
+
+// As linear: only operands of different dtypes are copied.
+std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
+                                      const Variable& value, const Variable& weight,
+                                      const Variable& bias) {
+  const DType dtype = weight.data().dtype();
+  const auto fits = [&](const Variable& x) { return x.data().dtype() == dtype; };
+  if (!fits(query) || !fits(key) || !fits(value)) {
+    const Operand q(query), k(key), v(value);
+    return project({&q, &k, &v}, Operand(weight), Operand(bias));
+  }
+  if (!bias.defined() || fits(bias)) return project({&query, &key, &value}, weight, bias);
+  return project({&query, &key, &value}, weight, Operand(bias));
 }
 
 }  // namespace lockstep

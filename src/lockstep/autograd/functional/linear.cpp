@@ -2,7 +2,9 @@
 
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/expand.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 
@@ -33,7 +35,7 @@ class LinearNode : public PooledNode<LinearNode> {
     if (const auto bias = grad_target(2); bias.wanted) {
       linear_backward_bias(grad_output, bias.accumulate, bias.tensor);
     }
-    const Tensor g = product_operand(grad_output);
+    const Tensor g = grad_output.to(x_.dtype());
     if (const auto weight = grad_target(1); weight.wanted) {
       linear_backward_weight(g, x_, weight.accumulate, weight.tensor);
     }
@@ -42,7 +44,8 @@ class LinearNode : public PooledNode<LinearNode> {
     }
   }
   void differentiate(Differentiation& d) override {
-    const std::array<Variable, 3> operands{input(0), input(1), d.grad_output()};
+    const std::array<Variable, 3> operands{input(0), input(1),
+                                           to(d.grad_output(), input(0).data().dtype())};
     for (const int i : {0, 1}) {
       if (!d.wants(i)) continue;
       d.give(i,
@@ -56,13 +59,14 @@ class LinearNode : public PooledNode<LinearNode> {
   Tensor x_, weight_;
 };
 
-/// `evaluate(x, weight, bias, y)` computes y.
+/// `evaluate(x, weight, bias, y)` computes y. x and weight have one dtype; a bias has it too, or is
+/// f32 beside 16 bits, and y is of the bias's.
 template <class F>
-Variable record_linear(const Operand& x, const Operand& weight, const Operand& bias,
+Variable record_linear(const Variable& x, const Variable& weight, const Variable& bias,
                        const F& evaluate) {
-  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
-  Tensor y = Tensor::empty(linear_shape(x.data(), weight.data(), bias_data), x.data().dtype(),
+  const Shape shape = linear_shape(x.data(), weight.data(), bias_data);
+  Tensor y = Tensor::empty(shape, bias.defined() ? bias_data.dtype() : x.data().dtype(),
                            x.data().device());
   Tensor x_operand = product_operand(x.data()), matrix = product_operand(weight.data());
   evaluate(x_operand, matrix, bias_data, y);
@@ -70,19 +74,34 @@ Variable record_linear(const Operand& x, const Operand& weight, const Operand& b
                             std::move(matrix));
 }
 
-}  // namespace
-
-Variable linear(const Operand& x, const Operand& weight, const Operand& bias) {
-  return record_linear(x, weight, bias,
-                       [](const Tensor& rows, const Tensor& matrix, const Tensor& b, Tensor& y) {
-                         linear_forward(rows, matrix, b, y);
-                         count_flops(2 * y.numel() * matrix.shape()[1]);
-                       });
+/// Products take 16 bits, and give gradients of that type or f32, whichever memory of a parameter's
+/// gradient is. So only operands of different dtypes are copied.
+template <class F>
+Variable linear_by(const Variable& x, const Variable& weight, const Variable& bias,
+                   const F& evaluate) {
+  const DType dtype = x.data().dtype();
+  if (weight.data().dtype() != dtype) {
+    return record_linear(Operand(x), Operand(weight), Operand(bias), evaluate);
+  }
+  if (bias.defined() && bias.data().dtype() != dtype) {
+    return record_linear(x, weight, Operand(bias), evaluate);
+  }
+  return record_linear(x, weight, bias, evaluate);
 }
 
-Variable linear_without_values(const Operand& x, const Operand& weight, const Operand& bias) {
-  return record_linear(x, weight, bias,
-                       [](const Tensor&, const Tensor&, const Tensor&, Tensor& y) { y.zero(); });
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  return linear_by(x, weight, bias,
+                   [](const Tensor& rows, const Tensor& matrix, const Tensor& b, Tensor& y) {
+                     linear_forward(rows, matrix, b, y);
+                     count_flops(2 * y.numel() * matrix.shape()[1]);
+                   });
+}
+
+Variable linear_without_values(const Variable& x, const Variable& weight, const Variable& bias) {
+  return linear_by(x, weight, bias,
+                   [](const Tensor&, const Tensor&, const Tensor&, Tensor& y) { y.zero(); });
 }
 
 }  // namespace lockstep

@@ -7,7 +7,9 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
@@ -80,30 +82,38 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
     const Tensor grad_x = to_x.wanted ? to_x.tensor.reshape({rows, x_.size(-1)}) : Tensor();
     bool adds = to_weight.accumulate;
     if (to_weight.wanted && rows == 0 && !adds) to_weight.tensor.zero();
+    // All chunks add to the gradient of the weight: one of 16 bits is rounded once, at the end.
+    const bool rounds = to_weight.wanted && rows > 0 && is_half(to_weight.tensor.dtype());
+    const Tensor grad_weight = !rounds ? to_weight.tensor
+                               : adds  ? to_weight.tensor.to(DType::f32)
+                                       : Tensor::empty(weight_.shape(), DType::f32, x_.device());
     const bool each_row = options_.reduction == Reduction::none;
-    const Tensor grad_rows = each_row ? grad_output.reshape({rows}) : grad_output;
-    Chunks(x_, weight_, target_, grad_output.dtype())
+    const Tensor grad = grad_output.to(stats_.dtype());
+    const Tensor grad_rows = each_row ? grad.reshape({rows}) : grad;
+    Chunks(x_, weight_, target_, stats_.dtype())
         .each(stats_, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
-          const Tensor grad = each_row ? grad_rows.slice(begin, end) : grad_rows;
-          cross_entropy_backward(grad, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
+          const Tensor here = each_row ? grad_rows.slice(begin, end) : grad_rows;
+          cross_entropy_backward(here, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
                                  false, chunk.logits);
-          const Tensor grad_logits = product_operand(chunk.logits);
+          const Tensor grad_logits = chunk.logits.to(x_.dtype());
           if (to_x.wanted) {
             linear_backward_input(grad_logits, weight_, to_x.accumulate, grad_x.slice(begin, end));
           }
           if (to_weight.wanted) {
-            linear_backward_weight(grad_logits, chunk.x, std::exchange(adds, true),
-                                   to_weight.tensor);
+            linear_backward_weight(grad_logits, chunk.x, std::exchange(adds, true), grad_weight);
           }
         });
+    if (rounds) to_weight.tensor.copy_from(grad_weight.to(to_weight.tensor.dtype()));
   }
   void differentiate(Differentiation& d) override {
     const Tensor& x = input(0).data();
     d.give_as([&](std::span<const Variable> inputs) {
-      const std::int64_t rows = target_.numel();
-      const Variable logits = linear(reshape(inputs[0], {rows, x.size(-1)}), inputs[1], {});
-      const Variable loss = cross_entropy(logits, target_.reshape({rows}), options_);
-      return options_.reduction == Reduction::none ? reshape(loss, target_.shape()) : loss;
+      return detail::rounded_once(inputs[0], inputs[1], [&](const Variable& in, const Variable& w) {
+        const std::int64_t rows = target_.numel();
+        const Variable logits = linear(reshape(in, {rows, x.size(-1)}), w, {});
+        const Variable loss = cross_entropy(logits, target_.reshape({rows}), options_);
+        return options_.reduction == Reduction::none ? reshape(loss, target_.shape()) : loss;
+      });
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
@@ -122,21 +132,20 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
                    " takes a target i64" + to_string(rows) + ", not " + describe(target));
 }
 
-}  // namespace
-
-Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Tensor& given,
-                              const LossOptions& options) {
-  const PrecisionGuard precision(precision_of_product(x, weight));
+/// x and the weight have one dtype; logits, losses and statistics of 16 bits are f32.
+Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, const Tensor& given,
+                                 const LossOptions& options) {
   const Tensor &in = x.data(), &matrix = weight.data();
   expect_fit(in, matrix, given);
   const Tensor target =
       right_targets("linear_cross_entropy", given, matrix.size(0), options.ignore_index);
+  const DType sums = is_half(in.dtype()) ? DType::f32 : in.dtype();
   const std::int64_t rows = target.numel();
-  Tensor losses = Tensor::empty(target.shape(), in.dtype(), in.device());
-  Tensor stats = Tensor::empty({2 * rows}, in.dtype(), in.device());
+  Tensor losses = Tensor::empty(target.shape(), sums, in.device());
+  Tensor stats = Tensor::empty({2 * rows}, sums, in.device());
   const Tensor flat = losses.reshape({rows});
   Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
-  Chunks(in_operand, matrix_operand, target, in.dtype())
+  Chunks(in_operand, matrix_operand, target, sums)
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
         check_options("linear_cross_entropy", chunk.logits, options);
         cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
@@ -145,13 +154,24 @@ Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Ten
   count_flops(2 * rows * matrix.numel());
   Tensor loss = losses, divisor;
   if (options.reduction != Reduction::none) {
-    loss = Tensor::empty({}, in.dtype(), in.device());
-    divisor = Tensor::empty({}, in.dtype(), in.device());
+    loss = Tensor::empty({}, sums, in.device());
+    divisor = Tensor::empty({}, sums, in.device());
     reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
   }
-  return record<LinearCrossEntropyNode>(std::move(loss), {&x, &weight}, std::move(in_operand),
+  return record<LinearCrossEntropyNode>(loss.to(in.dtype()), {&x, &weight}, std::move(in_operand),
                                         std::move(matrix_operand), target, options,
                                         std::move(divisor), std::move(stats));
+}
+
+}  // namespace
+
+// As linear: only operands of different dtypes are copied.
+Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
+                              const LossOptions& options) {
+  if (x.data().dtype() == weight.data().dtype()) {
+    return linear_cross_entropy_of(x, weight, target, options);
+  }
+  return linear_cross_entropy_of(Operand(x), Operand(weight), target, options);
 }
 
 }  // namespace lockstep

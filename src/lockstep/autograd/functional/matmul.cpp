@@ -2,6 +2,7 @@
 
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/matmul.hpp>
@@ -24,16 +25,22 @@ struct MatmulForm {
   [[nodiscard]] static const char* name() noexcept { return "matmul"; }
 };
 
-}  // namespace
-
-Variable matmul(const Operand& a, const Operand& b) {
-  const PrecisionGuard precision(precision_of_product(a, b));
+Variable product_of(const Variable& a, const Variable& b) {
   Tensor y = Tensor::empty(matmul_shape(a.data(), b.data()), a.data().dtype(), a.data().device());
   count_flops(2 * y.numel() * a.shape()[-1]);
   return trilinear_derivative(MatmulForm{}, 2, {a, b, {}}, std::move(y));
 }
 
-Variable bmm(const Operand& a, const Operand& b) {
+}  // namespace
+
+// Products take 16 bits, and give gradients of that type or f32, whichever memory of a parameter's
+// gradient is. So only operands of different dtypes are copied.
+Variable matmul(const Variable& a, const Variable& b) {
+  if (a.data().dtype() == b.data().dtype()) return product_of(a, b);
+  return product_of(Operand(a), Operand(b));
+}
+
+Variable bmm(const Variable& a, const Variable& b) {
   if (a.shape().dims() != 3 || b.shape().dims() != 3 || a.shape()[0] != b.shape()[0]) {
     throw ShapeError("bmm of a " + describe(a.data()) + " and b " + describe(b.data()) +
                      ": it takes a [B, n, k] and b [B, k, m]");

@@ -4,6 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/math/product.hpp>
+#include <lockstep/tensor/tf32.hpp>
 
 namespace lockstep::math {
 namespace {
@@ -36,7 +37,9 @@ ColumnMajorProduct::Matrix matrix(const Matrices& m, std::int64_t rows, std::int
 ColumnMajorProduct column_major(const char* name, const ProductSize& size, const Matrices& a,
                                 const Matrices& b, const Matrices& c, const Tensor& bias) {
   ColumnMajorProduct p{.operands = a.tensor.dtype(),
-                       .sums = c.tensor.dtype(),
+                       .sums = c.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32,
+                       .results = c.tensor.dtype(),
+                       .tf32 = a.tensor.dtype() == DType::f32 && !size.full_f32 && tf32_allowed(),
                        .rows = size.n,
                        .columns = size.m,
                        .terms = size.k,

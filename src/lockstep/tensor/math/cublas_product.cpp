@@ -73,7 +73,7 @@ class CublasPlan final : public ProductPlan {
     const auto& p = product_;
     describe_matrix(check, left_, p.left, p.operands, p.rows, p.terms);
     describe_matrix(check, right_, p.right, p.operands, p.terms, p.columns);
-    describe_matrix(check, result_, p.result, p.sums, p.rows, p.columns);
+    describe_matrix(check, result_, p.result, p.results, p.rows, p.columns);
     choose(check);
   }
 
@@ -108,8 +108,10 @@ class CublasPlan final : public ProductPlan {
 
   void describe_operation(const Check& check) {
     // COMPUTE_32F does not use TF32.
-    check(cublasLtMatmulDescInit(&operation_, is_double_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                 type_of(product_.sums)),
+    const cublasComputeType_t compute_type = is_double_      ? CUBLAS_COMPUTE_64F
+                                             : product_.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                             : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescInit(&operation_, compute_type, type_of(product_.sums)),
           "cublasLtMatmulDescInit");
     const auto operation = [](const ColumnMajorProduct::Matrix& m) {
       return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -118,7 +120,7 @@ class CublasPlan final : public ProductPlan {
     set(check, CUBLASLT_MATMUL_DESC_TRANSB, operation(product_.right));
     if (!product_.bias) return;
     set(check, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.sums));
+    set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.results));
     // Heuristics use only the alignment of the address.
     set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<const void*>(static_cast<std::uintptr_t>(product_.bias_alignment)));

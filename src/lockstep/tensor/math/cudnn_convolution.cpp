@@ -184,8 +184,8 @@ class CudnnPlan final : public ConvolutionPlan {
     check(cudnnSetConvolutionGroupCount(operation, c.groups), "cudnnSetConvolutionGroupCount");
     // The default allows TF32 units to multiply f32, which would round operands that Lockstep has
     // not rounded.
-    check(cudnnSetConvolutionMathType(
-              operation, c.dtype == DType::f64 || c.rounded ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
+    const bool as_default = c.dtype == DType::f64 || c.rounded || c.tf32;
+    check(cudnnSetConvolutionMathType(operation, as_default ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
           "cudnnSetConvolutionMathType");
   }
 

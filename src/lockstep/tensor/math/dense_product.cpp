@@ -32,24 +32,22 @@ DenseProduct::Description DenseProduct::describe(const Shape& p) {
     add.append_sum();
     attributes.set_post_ops(add);
   }
-  const dnnl::memory::desc c({p.m, p.n}, dnnl::memory::data_type::f32,
-                             dnnl::memory::dims{p.c_stride, 1});
+  const dnnl::memory::desc c({p.m, p.n}, p.result, dnnl::memory::dims{p.c_stride, 1});
   const dnnl::memory::desc bias =
-      p.bias
-          ? dnnl::memory::desc({1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab)
-          : dnnl::memory::desc();
+      p.bias ? dnnl::memory::desc({1, p.n}, p.result, dnnl::memory::format_tag::ab)
+             : dnnl::memory::desc();
   return {{operand(p.m, p.k, p.a_transposed), operand(p.k, p.n, p.b_transposed), bias, c},
           attributes,
           detail::onednn::cpu()};
 }
 
-void DenseProduct::run(const void* a, const void* b, float* c, const float* bias) {
+void DenseProduct::run(const void* a, const void* b, void* c, const void* bias) {
   auto& stream = detail::onednn::stream();
   a_.set_data_handle(const_cast<void*>(a), stream);  // NOLINT: no const memory
   b_.set_data_handle(const_cast<void*>(b), stream);  // NOLINT: no const memory
   c_.set_data_handle(c, stream);
   scratchpad_.set_data_handle(detail::onednn::workspace(scratchpad_bytes_), stream);
-  if (shape_.bias) bias_.set_data_handle(const_cast<float*>(bias), stream);  // NOLINT: as above
+  if (shape_.bias) bias_.set_data_handle(const_cast<void*>(bias), stream);  // NOLINT: as above
   const std::array<dnnl_exec_arg_t, 5> arguments{{{DNNL_ARG_SRC, a_.get()},
                                                   {DNNL_ARG_WEIGHTS, b_.get()},
                                                   {DNNL_ARG_DST, c_.get()},

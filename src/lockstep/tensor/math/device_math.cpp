@@ -70,6 +70,8 @@ std::string describe(const ColumnMajorProduct& p) {
   if (p.bias) text += " + bias";
   text += " of " + std::string(name_of(p.operands));
   if (p.sums != p.operands) text += ", sums in " + std::string(name_of(p.sums));
+  if (p.results != p.sums) text += ", rounded to " + std::string(name_of(p.results));
+  if (p.tf32) text += ", in TF32";
   if (p.count != 1) text += ", " + std::to_string(p.count) + " times";
   return text;
 }
@@ -85,9 +87,9 @@ std::string describe(const Convolution& c) {
   };
   return std::string(passes[static_cast<std::size_t>(c.pass)]) + " of x" + extents(c.x) +
          ", weight" + extents(c.weight) + " and y" + extents(c.y) + " of " +
-         std::string(name_of(c.dtype)) + option("stride", c.stride) + option("padding", c.padding) +
-         option("dilation", c.dilation) + ", " + std::to_string(c.groups) +
-         (c.groups == 1 ? " group" : " groups");
+         std::string(name_of(c.dtype)) + (c.tf32 ? " in TF32" : "") + option("stride", c.stride) +
+         option("padding", c.padding) + option("dilation", c.dilation) + ", " +
+         std::to_string(c.groups) + (c.groups == 1 ? " group" : " groups");
 }
 
 DeviceMath* device_math(Device device) noexcept {

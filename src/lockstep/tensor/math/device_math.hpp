@@ -25,7 +25,9 @@ struct ColumnMajorProduct {
     friend bool operator==(const Matrix&, const Matrix&) = default;
   };
 
-  DType operands = DType::f32, sums = DType::f32;  ///< the result and the bias are of the latter
+  DType operands = DType::f32, sums = DType::f32;
+  DType results = DType::f32;  ///< of the result, the old values that it adds to, and the bias
+  bool tf32 = false;           ///< units for TF32 may multiply operands of f32
   std::int64_t rows = 0, columns = 0, terms = 0, count = 1;
   Matrix left, right, result;
   bool accumulate = false, bias = false;
@@ -49,6 +51,7 @@ struct Convolution {
   DType dtype = DType::f32;
   /// The operands are f32, but their values are rounded to 16 bits: units for TF32 lose nothing.
   bool rounded = false;
+  bool tf32 = false;  ///< units for TF32 may multiply operands of f32
   bool accumulate = false;
   int dims = 2;
   std::array<int, 5> x{}, weight{}, y{}, x_strides{}, y_strides{};
@@ -64,7 +67,8 @@ struct ConvolutionAddresses {
   void* result;
 };
 
-/// "c[4, 6] = a[4, 5] b[6, 5]^T of bf16, sums in f32, 3 times": row-major, as Lockstep sees it.
+/// "c[4, 6] = a[4, 5] b[6, 5]^T of bf16, sums in f32, rounded to bf16, 3 times": row-major, as
+/// Lockstep sees it.
 [[nodiscard]] std::string describe(const ColumnMajorProduct& product);
 /// "backward_weight of x[8, 3, 32, 32], weight[16, 3, 3, 3] and y[8, 16, 30, 30] of f32, stride 1 x
 /// 1, padding 0 x 0, dilation 1 x 1, 1 group".

@@ -36,4 +36,14 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<Float16>&
           const Matrix<Float16>& b, float beta, float* c, std::int64_t c_stride,
           const float* bias = nullptr);
 
+/// The same with c and the bias of the operands' type (gemm_narrow.cpp): sums are f32 and rounded
+/// once, with beta c, beta being 0 or 1, and the bias among them. In oneDNN as above, else a block
+/// of rows at a time.
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<BFloat16>& a,
+          const Matrix<BFloat16>& b, float beta, BFloat16* c, std::int64_t c_stride,
+          const BFloat16* bias = nullptr);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<Float16>& a,
+          const Matrix<Float16>& b, float beta, Float16* c, std::int64_t c_stride,
+          const Float16* bias = nullptr);
+
 }  // namespace lockstep::math

@@ -29,9 +29,15 @@ Matrix<To> convert_elements(const Matrix<From>& matrix, std::int64_t rows, std::
 Matrix<float> rounded_elements(const Matrix<float>& matrix, std::int64_t rows, std::int64_t columns,
                                Precision precision, std::vector<float>& out);
 
-/// gemm() by oneDNN, by one thread. Only where has_units_for(bf16).
+/// gemm() by oneDNN, by one thread; for a c of bf16, beta is 0 or 1. Only where
+/// has_units_for(bf16).
+template <class C>
 void bf16_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<BFloat16>& a,
-               const Matrix<BFloat16>& b, float beta, float* c, std::int64_t c_stride,
-               const float* bias);
+               const Matrix<BFloat16>& b, float beta, C* c, std::int64_t c_stride, const C* bias);
+extern template void bf16_gemm(std::int64_t, std::int64_t, std::int64_t, const Matrix<BFloat16>&,
+                               const Matrix<BFloat16>&, float, float*, std::int64_t, const float*);
+extern template void bf16_gemm(std::int64_t, std::int64_t, std::int64_t, const Matrix<BFloat16>&,
+                               const Matrix<BFloat16>&, float, BFloat16*, std::int64_t,
+                               const BFloat16*);
 
 }  // namespace lockstep::math

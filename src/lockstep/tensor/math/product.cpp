@@ -40,15 +40,15 @@ void fill_rows_kernel(const Space& space, const ProductSize& size, const Matrice
         "lockstep::fill_rows", space, size.count * m, n,
         KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
           const std::int64_t begin = at.offset + r / m * at.batch + r % m * at.stride;
-          lanes.each([&](std::int64_t i) { out(begin + i) = T{0}; });
+          lanes.each([&](std::int64_t i) { out(begin + i) = T(); });
         });
   }
 }
 
 void fill_rows(const char* name, const ProductSize& size, const Matrices& c, const Tensor& bias) {
   dispatch(current_stream(c.tensor.device()), [&](const auto& space) {
-    dispatch_floating(c.tensor.dtype(), name,
-                      [&]<class T>() { fill_rows_kernel<T>(space, size, c, bias); });
+    dispatch_stored(c.tensor.dtype(), name,
+                    [&]<class T>() { fill_rows_kernel<T>(space, size, c, bias); });
   });
 }
 
@@ -64,12 +64,11 @@ struct Stack {
   }
 };
 
-/// Uses the host's libraries. T is the type of the operands.
-template <class T>
+/// Uses the host's libraries. T is the type of the operands, C that of the result.
+template <class T, class C>
 void product_on_host(const char* name, ProductSize size, const Matrices& a, const Matrices& b,
                      const Matrices& c, const Tensor& bias) {
-  using Sum = SumOf<T>;
-  if (bias.defined() && !std::is_same_v<T, BFloat16> && !std::is_same_v<T, Float16>) {
+  if (bias.defined() && sizeof(T) != 2) {
     fill_rows(name, size, c, bias);
     size.accumulate = true;
   }
@@ -78,16 +77,16 @@ void product_on_host(const char* name, ProductSize size, const Matrices& a, cons
       [size, at_a = Place(a), at_b = Place(b), at_c = Place(c)](
           const HostArray& a, const HostArray& b, const HostArray& c, const HostArray& bias) {
         const Stack<const T> left(a, at_a), right(b, at_b);
-        Sum* const result = static_cast<Sum*>(c.data()) + at_c.offset;
+        C* const result = static_cast<C*>(c.data()) + at_c.offset;
         for (std::int64_t i = 0; i < size.count; ++i) {
           const bool adds = size.accumulate || (i > 0 && at_c.batch == 0);
-          Sum* const to = result + i * at_c.batch;
+          C* const to = result + i * at_c.batch;
+          const SumOf<T> beta{adds ? 1.0F : 0.0F};
           if constexpr (sizeof(T) == 2) {
-            gemm(size.m, size.n, size.k, left[i], right[i], adds ? 1.0F : 0.0F, to, at_c.stride,
-                 static_cast<const float*>(bias.data()));
+            gemm(size.m, size.n, size.k, left[i], right[i], beta, to, at_c.stride,
+                 static_cast<const C*>(bias.data()));
           } else {
-            gemm(size.m, size.n, size.k, left[i], right[i], adds ? Sum{1} : Sum{0}, to,
-                 at_c.stride);
+            gemm(size.m, size.n, size.k, left[i], right[i], beta, to, at_c.stride);
           }
         }
       },
@@ -150,18 +149,27 @@ void product_on_device(DeviceMath& math, const char* name, ProductSize size, con
 void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
              const Matrices& c, const Tensor& bias) {
   dispatch_stored(a.tensor.dtype(), name, [&]<class T>() {
-    constexpr DType sums = dtype_of<SumOf<T>>;
-    if (b.tensor.dtype() != a.tensor.dtype() || c.tensor.dtype() != sums ||
-        (bias.defined() && bias.dtype() != sums)) {
+    using Sum = SumOf<T>;
+    const DType result = c.tensor.dtype();
+    const bool is_stored = result == dtype_of<T>;  // as the operands are
+    if (b.tensor.dtype() != a.tensor.dtype() || (!is_stored && result != dtype_of<Sum>) ||
+        (bias.defined() && bias.dtype() != result)) {
       throw ShapeError(std::string(name) + " multiplies " + describe(a.tensor) + " by " +
                        describe(b.tensor) + " into " + describe(c.tensor) +
-                       ": both operands have one dtype; the result and a bias are f64 for f64 "
-                       "operands, f32 for all others");
+                       ": both operands have one dtype; the result and a bias have it too, or are "
+                       "both f32 for operands of 16 bits");
+    }
+    if (is_half(result) && c.batch == 0 && size.count > 1) {
+      throw ShapeError(std::string(name) + " sums " + std::to_string(size.count) +
+                       " products into " + describe(c.tensor) +
+                       ", which would round each: sum them in f32");
     }
     if (DeviceMath* const gpu = device_math(a.tensor.device())) [[unlikely]] {
       product_on_device(*gpu, name, size, a, b, c, bias);
+    } else if (is_stored) {
+      product_on_host<T, T>(name, size, a, b, c, bias);
     } else {
-      product_on_host<T>(name, size, a, b, c, bias);
+      product_on_host<T, Sum>(name, size, a, b, c, bias);
     }
   });
 }

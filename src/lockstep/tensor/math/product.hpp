@@ -19,13 +19,16 @@ struct ProductSize {
   std::int64_t m, n, k;
   std::int64_t count = 1;   ///< matrices in the stacks
   bool accumulate = false;  ///< add to the present values
+  bool full_f32 = false;    ///< without TF32 in any case
 };
 
 /// c[m,n] (+)= a[m,k] b[k,n] for each matrix of the stacks; products with the same c are summed.
 /// With `bias[n]` that is added to each row of c; then nothing accumulates. The operands are f32 or
-/// f64, as c and the bias are, or both bf16 or both f16, with c and the bias in f32; operands of
-/// f32 are rounded to product_precision() first. Any extent may be 0. Sums are f32 or f64, without
-/// TF32.
+/// f64, as c and the bias are, or both bf16 or both f16: then c and the bias are both f32 or both
+/// of that type. Sums are f32 or f64; where c is of 16 bits, each product has its own c, and is
+/// rounded once, together with the old c and the bias. Operands of f32 are rounded to
+/// product_precision() first, on a GPU then by TF32 units where tf32.hpp allows it. Any extent may
+/// be 0.
 /// The one door to products: on the host gemm(), by one thread and at once; on a simulated device
 /// the same, late (host_task.hpp); on a GPU the vendor's library, behind the current stream. Errors
 /// begin with `name`, a static string: ShapeError for dtypes or devices that do not match, Error if

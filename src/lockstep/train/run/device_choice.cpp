@@ -19,6 +19,7 @@
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
 #include <lockstep/tensor/stream.hpp>
+#include <lockstep/tensor/tf32.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -179,7 +180,15 @@ DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
           fmt::join(shared, "; "), options.device.substr(0, options.device.find(':'))));
     });
   }
-  return {device, device == Device{} ? "" : in_words(identities, shared)};
+  allow_tf32(options.tf32);
+  std::string words = device == Device{} ? "" : in_words(identities, shared);
+  if (options.tf32) {
+    words += fmt::format("{}run.tf32: {}", words.empty() ? "" : "; ",
+                         device.type == DeviceType::cuda
+                             ? "TF32 units multiply operands of f32"
+                             : "no effect on " + to_string(device) + ", f32 keeps its bits");
+  }
+  return {device, std::move(words)};
 }
 
 }  // namespace lockstep::train

@@ -17,13 +17,16 @@ void expect_device_text(const std::string& device);
 /// The device of a rank.
 struct DeviceChoice {
   Device device;
-  std::string in_words;  ///< devices of all ranks, for the log; empty if all compute on the host
+  /// Devices of all ranks, and what run.tf32 does there, for the log; empty if all compute on the
+  /// host without run.tf32.
+  std::string in_words;
 };
 
 /// This rank's device according to [run]. For a kind without a number it is the device with the
 /// rank's number within its machine. "auto" is the host. Limits the device's memory to
-/// run.device_memory. Throws AgreedError with ExitCode::bad_input if there is no such device, or if
-/// ranks would share one without run.device_sharing. Collective.
+/// run.device_memory, and allows TF32 in this process or not (run.tf32). Throws AgreedError with
+/// ExitCode::bad_input if there is no such device, or if ranks would share one without
+/// run.device_sharing. Collective.
 [[nodiscard]] DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options);
 
 }  // namespace lockstep::train

@@ -10,6 +10,7 @@
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/precision.hpp>
+#include <lockstep/tensor/tf32.hpp>
 
 namespace lockstep::detail {
 namespace {
@@ -93,10 +94,12 @@ Convolution convolution_of(const Conv2dProblem& p, ConvolutionPass pass, DType d
                      "ones (output_padding of a stride or more); move its tensors to the host with "
                      "to()");
   }
-  Convolution c{.pass = pass,
-                .dtype = dtype,
-                .rounded = dtype == DType::f32 && product_precision() != Precision::f32,
-                .dims = p.is_3d ? 3 : 2};
+  Convolution c{
+      .pass = pass,
+      .dtype = dtype,
+      .rounded = dtype == DType::f32 && product_precision() != Precision::f32,
+      .tf32 = dtype == DType::f32 && product_precision() == Precision::f32 && tf32_allowed(),
+      .dims = p.is_3d ? 3 : 2};
   const auto extents = [&](std::int64_t outer, std::int64_t inner, std::int64_t depth,
                            std::int64_t height, std::int64_t width) {
     return IntArray<5>(p).add(outer).add(inner).add_spatial(depth, height, width);

@@ -24,30 +24,32 @@ math::Matrices matrix(const Tensor& x, bool transposed = false) {
 }
 
 // Sums 256 columns side by side and 64 rows at a time. Rows are read in memory order, and long sums
-// lose no more than short ones.
-template <class T, class Space>
+// lose no more than short ones. x is of type T, the sums of type Sum.
+template <class T, class Sum, class Space>
 void sum_rows_kernel(const Space& space, const Tensor& x, bool accumulate, const Tensor& sums) {
+  using Wide = SumOf<T>;
   constexpr std::int64_t columns = 256, block = 64;
   const auto in = view<Space, const T, 2>(x);
-  const auto out = view<Space, T, 1>(sums);
+  const auto out = view<Space, Sum, 1>(sums);
   const std::int64_t rows = x.size(0), width = x.size(1);
   for_each(
       "lockstep::linear_backward_bias", space, (width + columns - 1) / columns,
       KOKKOS_LAMBDA(std::int64_t strip) {
         const std::int64_t first = strip * columns;
         const std::int64_t count = width - first < columns ? width - first : columns;
-        T total[columns] = {};
+        Wide total[columns] = {};
         for (std::int64_t begin = 0; begin < rows; begin += block) {
           const std::int64_t end = begin + block < rows ? begin + block : rows;
-          T part[columns] = {};
+          Wide part[columns] = {};
           for (std::int64_t r = begin; r < end; ++r) {
 #pragma omp simd
-            for (std::int64_t c = 0; c < count; ++c) part[c] += in(r, first + c);
+            for (std::int64_t c = 0; c < count; ++c) part[c] += static_cast<Wide>(in(r, first + c));
           }
           for (std::int64_t c = 0; c < columns; ++c) total[c] += part[c];
         }
         for (std::int64_t c = 0; c < count; ++c) {
-          out(first + c) = (accumulate ? out(first + c) : T{0}) + total[c];
+          const Wide old = accumulate ? static_cast<Wide>(out(first + c)) : Wide{0};
+          out(first + c) = static_cast<Sum>(old + total[c]);
         }
       });
 }
@@ -58,7 +60,9 @@ Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const bool fits =
       x.dims() >= 1 && weight.dims() == 2 && x.size(-1) == weight.size(1) &&
       x.dtype() == weight.dtype() &&
-      (!bias.defined() || (bias.shape() == Shape{weight.size(0)} && bias.dtype() == x.dtype()));
+      (!bias.defined() ||
+       (bias.shape() == Shape{weight.size(0)} &&
+        (bias.dtype() == x.dtype() || (is_half(x.dtype()) && bias.dtype() == DType::f32))));
   if (!fits) {
     throw ShapeError("linear of x " + describe(x) + " with weight " + describe(weight) +
                      (bias.defined() ? " and bias " + describe(bias) : "") +
@@ -101,14 +105,20 @@ void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& g
     // A product with a vector of ones uses threads for every part of long columns.
     const PrecisionGuard as_they_are(Precision::f32);
     const Tensor ones = Tensor::full({1, rows.size(0)}, 1, grad_y.dtype(), grad_y.device());
-    math::product("linear",
-                  {.m = 1, .n = rows.size(1), .k = rows.size(0), .accumulate = accumulate},
-                  matrix(ones), matrix(rows), {grad_bias, rows.size(1)});
+    math::product(
+        "linear",
+        {.m = 1, .n = rows.size(1), .k = rows.size(0), .accumulate = accumulate, .full_f32 = true},
+        matrix(ones), matrix(rows), {grad_bias, rows.size(1)});
     return;
   }
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
-    dispatch_floating(grad_y.dtype(), "linear",
-                      [&]<class T>() { sum_rows_kernel<T>(space, rows, accumulate, grad_bias); });
+    dispatch_stored(grad_y.dtype(), "linear", [&]<class T>() {
+      if (grad_bias.dtype() == dtype_of<T>) {
+        sum_rows_kernel<T, T>(space, rows, accumulate, grad_bias);
+      } else {
+        sum_rows_kernel<T, SumOf<T>>(space, rows, accumulate, grad_bias);
+      }
+    });
   });
 }
 

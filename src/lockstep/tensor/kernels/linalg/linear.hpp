@@ -8,7 +8,7 @@ namespace lockstep {
 [[nodiscard]] Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // The operands of the products are f32 or f64, as the result is, or both bf16 or both f16: then the
-// bias and the result are f32.
+// result is of that type or f32, as the bias of the forward is. Each result is rounded once.
 
 /// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined).
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
@@ -21,7 +21,7 @@ void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accu
 void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
                             const Tensor& grad_weight);
 
-/// grad_bias (+)= the sum of grad_y's rows.
+/// grad_bias (+)= the sum of grad_y's rows, of f32 for 16 bits, in which grad_bias may be, too.
 void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias);
 
 }  // namespace lockstep

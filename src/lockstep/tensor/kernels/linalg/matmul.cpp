@@ -95,6 +95,20 @@ void for_each_stack(const StridedLoop<3>& batch, const F& f) {
   for (std::int64_t r = 0; r < batch.rounds(); ++r) f(batch.begin(r));
 }
 
+/// compute(to, accumulate) for a gradient to which several products add: those of 16 bits are
+/// summed in f32.
+template <class Compute>
+void summed_into(const Tensor& grad, bool accumulate, bool repeats, const Compute& compute) {
+  if (!repeats || !is_half(grad.dtype())) {
+    if (repeats && !accumulate) grad.zero();
+    return compute(grad, accumulate || repeats);
+  }
+  const Tensor sums =
+      accumulate ? grad.to(DType::f32) : Tensor::zeros(grad.shape(), DType::f32, grad.device());
+  compute(sums, true);
+  grad.copy_from(sums.to(grad.dtype()));
+}
+
 }  // namespace
 
 Shape matmul_shape(const Tensor& a, const Tensor& b) {
@@ -122,24 +136,26 @@ void matmul_forward(const Tensor& a, const Tensor& b, const Tensor& y) {
 void matmul_backward_a(const Tensor& grad_y, const Tensor& b, bool accumulate,
                        const Tensor& grad_a) {
   const Products p(grad_a, b);
-  if (p.repeats_a && !accumulate) grad_a.zero();
-  for_each_stack(p.batch, [&](const Run<3>& run) {
-    math::product("matmul", {p.n, p.k, p.m, p.batch.inner_extent(), accumulate || p.repeats_a},
-                  matrices(grad_y, 2, p.batch, run, p.n, p.m),
-                  matrices(b, 1, p.batch, run, p.k, p.m, true),
-                  matrices(grad_a, 0, p.batch, run, p.n, p.k));
+  summed_into(grad_a, accumulate, p.repeats_a, [&](const Tensor& to, bool adds) {
+    for_each_stack(p.batch, [&](const Run<3>& run) {
+      math::product("matmul", {p.n, p.k, p.m, p.batch.inner_extent(), adds},
+                    matrices(grad_y, 2, p.batch, run, p.n, p.m),
+                    matrices(b, 1, p.batch, run, p.k, p.m, true),
+                    matrices(to, 0, p.batch, run, p.n, p.k));
+    });
   });
 }
 
 void matmul_backward_b(const Tensor& grad_y, const Tensor& a, bool accumulate,
                        const Tensor& grad_b) {
   const Products p(a, grad_b);
-  if (p.repeats_b && !accumulate) grad_b.zero();
-  for_each_stack(p.batch, [&](const Run<3>& run) {
-    math::product("matmul", {p.k, p.m, p.n, p.batch.inner_extent(), accumulate || p.repeats_b},
-                  matrices(a, 0, p.batch, run, p.n, p.k, true),
-                  matrices(grad_y, 2, p.batch, run, p.n, p.m),
-                  matrices(grad_b, 1, p.batch, run, p.k, p.m));
+  summed_into(grad_b, accumulate, p.repeats_b, [&](const Tensor& to, bool adds) {
+    for_each_stack(p.batch, [&](const Run<3>& run) {
+      math::product("matmul", {p.k, p.m, p.n, p.batch.inner_extent(), adds},
+                    matrices(a, 0, p.batch, run, p.n, p.k, true),
+                    matrices(grad_y, 2, p.batch, run, p.n, p.m),
+                    matrices(to, 1, p.batch, run, p.k, p.m));
+    });
   });
 }
 

@@ -2,8 +2,9 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Products of the last two dimensions, leading ones broadcast; an operand of one dimension is a row
-// (a) or a column (b). f32 or f64, on any device (math/product.hpp). Transposed operands of the
-// gradients are read as they lie in memory.
+// (a) or a column (b). On any device, of any floating type; results of 16-bit operands are of their
+// type or f32 and rounded once (math/product.hpp). Transposed operands of the gradients are read as
+// they lie in memory.
 
 namespace lockstep {
 

@@ -94,19 +94,25 @@ HeadRows<T> rows_of(const HeadsArray& x, std::int64_t b, std::int64_t h) {
   return {static_cast<T*>(x.array.data()) + at.offset + b * at.batch + h * at.head, at.row};
 }
 
-/// Rows as operands of products: the source rows, of type T or of 16 bits, or a copy in O.
+/// Rows as operands of products: the source rows, of type T or of 16 bits, or a copy in O. Rows of
+/// 16 bits that lie apart are copied once, instead of in every product (math/narrow_product.hpp).
 template <class T, class O>
 class OperandRows {
  public:
   OperandRows(std::int64_t rows, std::int64_t width, DType source = dtype_of<T>) {
-    if (source != dtype_of<O>) memory_ = Tensor::empty({rows, width}, dtype_of<O>);
+    if (sizeof(O) == 2 || source != dtype_of<O>) {
+      memory_ = Tensor::empty({rows, width}, dtype_of<O>);
+    }
   }
   template <class Source>
   HeadRows<const O> of(const HeadRows<const Source>& from, std::int64_t rows,
                        std::int64_t width) const {
-    if constexpr (std::is_same_v<Source, O>) {
+    if constexpr (std::is_same_v<Source, O> && sizeof(O) != 2) {
       return from;
     } else {
+      if constexpr (std::is_same_v<Source, O>) {
+        if (from.stride == width) return from;
+      }
       O* const begin = static_cast<O*>(memory_.data());
       for (std::int64_t t = 0; t < rows; ++t) {
         for (std::int64_t c = 0; c < width; ++c) {
@@ -145,8 +151,7 @@ class Blocks {
     rows_ = std::max<std::int64_t>(elements / std::max<std::int64_t>(stride_, 1), 16);
     if (plan.causal) rows_ = std::min<std::int64_t>(rows_, 64);
     rows_ = std::max<std::int64_t>(std::min(rows_, plan.queries), 1);
-    scores_ =
-        Tensor::empty({arrays, rows_, stride_}, std::is_same_v<T, float> ? DType::f32 : DType::f64);
+    scores_ = Tensor::empty({arrays, rows_, stride_}, dtype_of<T>);
   }
 
   [[nodiscard]] std::int64_t height() const { return rows_; }
@@ -206,7 +211,8 @@ T normalise(T* row, std::int64_t padded) {
   return shift + std::log(sum);
 }
 
-template <class T, class O>
+/// The output is of type S, O that of the products' operands, T that of scores and sums.
+template <class T, class O, class S>
 void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, const HeadsArray& v,
              const HeadsArray& out, const HostArray& log_sum) {
   const Blocks<T> blocks(plan, 1);
@@ -220,7 +226,7 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
     const auto query = of_q.of(q, b, h, plan.queries, plan.width);
     const auto key = of_k.of(k, b, h, plan.keys, plan.width);
     const auto value = of_v.of(v, b, h, plan.keys, plan.width);
-    const auto result = rows_of<T>(out, b, h);
+    const auto result = rows_of<S>(out, b, h);
     for (std::int64_t block = 0; block < blocks.count(); ++block) {
       const std::int64_t begin = blocks.begin(block), end = blocks.end(block);
       const std::int64_t columns = blocks.visible(end);
@@ -238,17 +244,19 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
   }
 }
 
-/// The gradients of one head; data is null for one that is not wanted.
-template <class T>
+/// A gradient of one head, of type S; data is null for one that is not wanted. T is that of sums.
+template <class T, class S>
 struct GradRows {
-  HeadRows<T> rows{nullptr, 0};
+  HeadRows<S> rows{nullptr, 0};
   T keep{0};  ///< factor of the old values: 0 or 1
 
   GradRows(const GradArray& grad, std::int64_t b, std::int64_t h) {
     if (!grad.array.defined()) return;
-    rows = rows_of<T>({grad.array, grad.place}, b, h);
+    rows = rows_of<S>({grad.array, grad.place}, b, h);
     keep = grad.place.accumulate ? T{1} : T{0};
   }
+  /// Of a head of which several blocks add to one gradient.
+  explicit GradRows(const HeadRows<S>& sums) : rows(sums) {}
   [[nodiscard]] bool wanted() const { return rows.data != nullptr; }
 
   /// rows[begin, begin + m) (+)= a[m,k] b[k,width]
@@ -261,11 +269,54 @@ struct GradRows {
   /// Rows [begin, end) get no gradient.
   void skip(std::int64_t begin, std::int64_t end, std::int64_t width) const {
     if (!wanted() || keep != T{0}) return;
-    for (std::int64_t t = begin; t < end; ++t) std::fill_n(rows.row(t), width, T{0});
+    for (std::int64_t t = begin; t < end; ++t) std::fill_n(rows.row(t), width, S());
   }
 };
 
-template <class T, class O>
+/// Where all blocks of queries add to the gradient of the keys or of the values of one head: to
+/// that itself, or to sums in memory of their own, which finish() rounds once.
+template <class T, class S>
+class SummedGrad {
+ public:
+  SummedGrad(const GradArray& grad, std::int64_t rows, std::int64_t width)
+      : grad_(grad), width_(width) {
+    if (!std::is_same_v<T, S> && grad.array.defined()) {
+      sums_ = Tensor::empty({rows, width}, dtype_of<T>);
+    }
+  }
+
+  [[nodiscard]] GradRows<T, T> begin(std::int64_t b, std::int64_t h) const {
+    if constexpr (std::is_same_v<T, S>) {
+      return {grad_, b, h};
+    } else {
+      return GradRows<T, T>({static_cast<T*>(sums_.kernel_data()), width_});
+    }
+  }
+  /// Rows [0, reached) have sums, the rest gets no gradient.
+  void finish(std::int64_t b, std::int64_t h, std::int64_t reached, std::int64_t rows) const {
+    const GradRows<T, S> to(grad_, b, h);
+    to.skip(reached, rows, width_);
+    if constexpr (!std::is_same_v<T, S>) {
+      if (!to.wanted()) return;
+      const T* sums = static_cast<const T*>(sums_.data());
+      const bool adds = to.keep != T{0};
+      for (std::int64_t t = 0; t < reached; ++t, sums += width_) {
+        S* const row = to.rows.row(t);
+        for (std::int64_t c = 0; c < width_; ++c) {
+          row[c] = S(sums[c] + (adds ? static_cast<T>(row[c]) : T{0}));
+        }
+      }
+    }
+  }
+
+ private:
+  GradArray grad_;
+  std::int64_t width_;
+  Tensor sums_;
+};
+
+/// Gradients are of type S, O and T as in forward().
+template <class T, class O, class S>
 void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray& q,
               const HeadsArray& k, const HeadsArray& v, const HostArray& log_sum,
               const GradArray& grad_q, const GradArray& grad_k, const GradArray& grad_v,
@@ -275,8 +326,9 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
   const Blocks<T> blocks(plan, 2);
   const HeadRows<T> p = blocks.scores(0), ds = blocks.scores(1);
   const OperandRows<T, O> of_q(plan.queries, width), of_k(plan.keys, width, k.array.dtype()),
-      of_v(plan.keys, width, v.array.dtype()), of_upstream(plan.queries, width),
-      of_p(blocks.height(), plan.keys), of_ds(blocks.height(), plan.keys);
+      of_v(plan.keys, width, v.array.dtype()), of_upstream(plan.queries, width);
+  const SummedGrad<T, S> of_dk(grad_k, plan.keys, width), of_dv(grad_v, plan.keys, width);
+  const OperandRows<T, O> of_p(blocks.height(), plan.keys), of_ds(blocks.height(), plan.keys);
   const T* log_sums = static_cast<const T*>(log_sum.data());
   const T* const dots = static_cast<const T*>(row_dots.data());
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
@@ -285,12 +337,10 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
     const auto key = of_k.of(k, b, h, plan.keys, width);
     const auto value = of_v.of(v, b, h, plan.keys, width);
     const auto upstream = of_upstream.of(grad_out, b, h, plan.queries, width);
-    const GradRows<T> dq(grad_q, b, h);
-    GradRows<T> dk(grad_k, b, h), dv(grad_v, b, h);
+    const GradRows<T, S> dq(grad_q, b, h);
+    GradRows<T, T> dk = of_dk.begin(b, h), dv = of_dv.begin(b, h);
     // The last block comes first: it sees all keys that any block sees, so that the others can add.
     const std::int64_t reached = plan.queries == 0 ? 0 : blocks.visible(plan.queries);
-    dk.skip(reached, plan.keys, width);
-    dv.skip(reached, plan.keys, width);
     for (std::int64_t block = blocks.count() - 1; block >= 0; --block) {
       const std::int64_t begin = blocks.begin(block), end = blocks.end(block), rows = end - begin;
       const std::int64_t columns = blocks.visible(end);
@@ -316,17 +366,19 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
       if (dk.wanted()) dk.add(0, columns, width, rows, ds_rows.from(0, true), query.from(begin));
       dk.keep = dv.keep = T{1};
     }
+    of_dk.finish(b, h, reached, plan.keys);
+    of_dv.finish(b, h, reached, plan.keys);
   }
 }
 
-/// Calls f.template operator()<T, O>() for tensors of `dtype` and this thread's precision of
-/// products.
+/// Calls f.template operator()<T, O, S>() for tensors of `dtype`, S, and the type of the products'
+/// operands: that, or of this thread's precision.
 template <class F>
 void dispatch_attention(DType dtype, const F& f) {
   const Precision precision = dtype == DType::f32 ? product_precision() : Precision::f32;
-  if (precision == Precision::bf16) return f.template operator()<float, BFloat16>();
-  if (precision == Precision::fp16) return f.template operator()<float, Float16>();
-  dispatch_floating(dtype, "attention", [&]<class T>() { f.template operator()<T, T>(); });
+  if (precision == Precision::bf16) return f.template operator()<float, BFloat16, float>();
+  if (precision == Precision::fp16) return f.template operator()<float, Float16, float>();
+  dispatch_stored(dtype, "attention", [&]<class S>() { f.template operator()<SumOf<S>, S, S>(); });
 }
 
 }  // namespace
@@ -350,15 +402,15 @@ void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k
   if (math::device_math(q.tensor.device())) [[unlikely]] {
     return detail::attention_forward_by_products(plan, q, k, v, out, log_sum);
   }
-  dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
+  dispatch_attention(q.tensor.dtype(), [&]<class T, class O, class S>() {
     const Numbers numbers(plan);
     host_task(
         "attention",
         [numbers, at_q = Place(q), at_k = Place(k), at_v = Place(v), at_out = Place(out)](
             const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
             const HostArray& log_sum, const HostArray& mask, const HostArray& key_padding_mask) {
-          forward<T, O>({numbers, mask, key_padding_mask}, {q, at_q}, {k, at_k}, {v, at_v},
-                        {out, at_out}, log_sum);
+          forward<T, O, S>({numbers, mask, key_padding_mask}, {q, at_q}, {k, at_k}, {v, at_v},
+                           {out, at_out}, log_sum);
         },
         q.tensor, k.tensor, v.tensor, out.tensor, log_sum, plan.mask, plan.key_padding_mask);
   });
@@ -372,7 +424,7 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
     return detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k,
                                                   grad_v, row_dots);
   }
-  dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
+  dispatch_attention(q.tensor.dtype(), [&]<class T, class O, class S>() {
     const Numbers numbers(plan);
     host_task(
         "attention",
@@ -382,9 +434,9 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
             const HostArray& log_sum, const HostArray& grad_q, const HostArray& grad_k,
             const HostArray& grad_v, const HostArray& row_dots, const HostArray& mask,
             const HostArray& key_padding_mask) {
-          backward<T, O>({numbers, mask, key_padding_mask}, {grad_out, at_out}, {q, at_q},
-                         {k, at_k}, {v, at_v}, log_sum, {grad_q, to_q}, {grad_k, to_k},
-                         {grad_v, to_v}, row_dots);
+          backward<T, O, S>({numbers, mask, key_padding_mask}, {grad_out, at_out}, {q, at_q},
+                            {k, at_k}, {v, at_v}, log_sum, {grad_q, to_q}, {grad_k, to_k},
+                            {grad_v, to_v}, row_dots);
         },
         grad_out.tensor, q.tensor, k.tensor, v.tensor, log_sum, grad_q.heads.tensor,
         grad_k.heads.tensor, grad_v.heads.tensor, row_dots, plan.mask, plan.key_padding_mask);

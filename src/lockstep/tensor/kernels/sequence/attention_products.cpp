@@ -19,29 +19,35 @@ struct Part {
   std::int64_t begin, count;
 };
 
-/// x, which may be of 16 bits, as an operand of products with operands of f32.
-Tensor operand(const Tensor& x) {
-  const Precision precision = product_precision();
-  const bool fits = (precision == Precision::bf16 && x.dtype() == DType::bf16) ||
-                    (precision == Precision::fp16 && x.dtype() == DType::f16);
-  return is_half(x.dtype()) && !fits ? product_operand(x.to(DType::f32)) : product_operand(x);
+/// The type of the products' operands: that of q, or of this thread's precision.
+DType operands_with(const Tensor& q) {
+  if (q.dtype() != DType::f32) return q.dtype();
+  switch (product_precision()) {
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp16:
+      return DType::f16;
+    case Precision::f32:
+      break;
+  }
+  return DType::f32;
 }
 
-/// Heads as operands of products.
-Heads rounded(const Heads& heads) {
+Heads converted(const Heads& heads, DType dtype) {
   Heads result = heads;
-  result.tensor = operand(heads.tensor);
+  result.tensor = heads.tensor.to(dtype);
   return result;
 }
 
-/// q, k and v as operands. If they are parts of one tensor, it is rounded once.
+/// q, k and v as operands. If they are parts of one tensor, it is converted once.
 struct Operands {
+  DType dtype;
   Heads q, k, v;
 
   Operands(const Heads& query, const Heads& key, const Heads& value)
-      : q(rounded(query)), k(key), v(value) {
-    k.tensor = same(key, query) ? q.tensor : operand(key.tensor);
-    v.tensor = same(value, query) ? q.tensor : same(value, key) ? k.tensor : operand(value.tensor);
+      : dtype(operands_with(query.tensor)), q(converted(query, dtype)), k(key), v(value) {
+    k.tensor = same(key, query) ? q.tensor : key.tensor.to(dtype);
+    v.tensor = same(value, query) ? q.tensor : same(value, key) ? k.tensor : value.tensor.to(dtype);
   }
 
  private:
@@ -196,7 +202,8 @@ void attention_forward_by_products(const AttentionPlan& plan, const Heads& q, co
       });
     });
     multiply(plan, part.count, {.m = plan.queries, .n = plan.width, .k = plan.keys},
-             rounded(of_scores), false, from(of.v, part.begin), false, from(out, part.begin));
+             converted(of_scores, of.dtype), false, from(of.v, part.begin), false,
+             from(out, part.begin));
   });
 }
 
@@ -210,7 +217,7 @@ void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad
       {&grad_out.tensor, &q.tensor, &k.tensor, &v.tensor, &log_sum, &grad_q.heads.tensor,
        &grad_k.heads.tensor, &grad_v.heads.tensor, &row_dots, &plan.mask, &plan.key_padding_mask}));
   const Operands of(q, k, v);
-  const Heads upstream = rounded(grad_out);
+  const Heads upstream = converted(grad_out, of.dtype);
   for_each_part(plan, [&](const Part& part) {
     const auto here = [&](const Heads& heads) { return from(heads, part.begin); };
     const Tensor scores = scores_of(plan, part, log_sum), gradient = scores_of(plan, part, log_sum);
@@ -228,8 +235,8 @@ void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad
         gradient_kernel<T>(space, VisibleScores<T>(plan, part.begin), sums, dots, scores, gradient);
       });
     });
-    const Heads p = rounded(scores_as_heads(plan, scores));
-    const Heads ds = rounded(scores_as_heads(plan, gradient));
+    const Heads p = converted(scores_as_heads(plan, scores), of.dtype);
+    const Heads ds = converted(scores_as_heads(plan, gradient), of.dtype);
     const auto add = [&](const AttentionGrad& to, const Heads& rows, bool transposed,
                          const Heads& by) {
       if (!to.heads.tensor.defined()) return;
