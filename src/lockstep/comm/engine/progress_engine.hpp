@@ -22,6 +22,10 @@ class EngineMember {
   /// Moves on what is in flight, unless another thread is just doing so; true if it came further.
   /// A failure ends the group, and the next call on it throws.
   virtual bool progress_if_free() noexcept = 0;
+  /// Lets what carries the bytes go on although nothing of this member's needs it: a rank that sent
+  /// to this one may wait for the answer, and MPI may give it in a later call only. Cheap to call
+  /// often.
+  virtual void progress_transport() noexcept {}
   /// The oldest operation in flight, in words; empty if there is none. For messages.
   [[nodiscard]] virtual std::string oldest_in_flight() = 0;
 
@@ -51,7 +55,8 @@ class EngineMember {
 /// Where MPI grants MPI_THREAD_MULTIPLE, one thread a process does it for groups whose owner makes
 /// no calls, because it computes or is inside a blocking call of its own. It takes over a group
 /// that nobody has moved for 10 ms. It looks every 10 ms; while nobody needs it, more and more
-/// rarely, down to every 160 ms. Groups with Progress::thread it moves on all the time.
+/// rarely, down to every 160 ms. Groups with Progress::thread it moves on all the time. At each
+/// look it also calls progress_transport().
 class ProgressEngine {
  public:
   /// The process's own.
