@@ -108,7 +108,6 @@ microseconds ProgressEngine::look_after_all() noexcept {
   const std::lock_guard lock(members_lock_);
   for (EngineMember* member : members_) {
     const std::uint32_t passes = member->passes_.load(std::memory_order_relaxed);
-    if (member->threads_allowed_) member->progress_transport();
     if (member->threads_allowed_ && member->is_busy()) {
       const bool stalls = passes == member->seen_;
       if (member->always_ || stalls) member->progress_if_free();

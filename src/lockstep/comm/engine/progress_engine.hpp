@@ -22,10 +22,6 @@ class EngineMember {
   /// Moves on what is in flight, unless another thread is just doing so; true if it came further.
   /// A failure ends the group, and the next call on it throws.
   virtual bool progress_if_free() noexcept = 0;
-  /// Lets what carries the bytes go on although nothing of this member's needs it: a rank that sent
-  /// to this one may wait for the answer, and MPI may give it in a later call only. Cheap to call
-  /// often.
-  virtual void progress_transport() noexcept {}
   /// The oldest operation in flight, in words; empty if there is none. For messages.
   [[nodiscard]] virtual std::string oldest_in_flight() = 0;
 
