@@ -48,7 +48,8 @@ std::vector<MeshCase> meshes_of(int ranks, const Words& dims) {
       const bool shares = mesh.size("dp") * mesh.size("fsdp") * mesh.size("cp") > 1;
       for (mesh.zero = 0; mesh.zero <= 3; ++mesh.zero) {
         if (mesh.size("fsdp") > 1 && mesh.zero < 2) continue;
-        if (mesh.zero > 0 && (mesh.size("pp") > 1 || !shares)) continue;
+        if (mesh.zero > 0 && !shares) continue;
+        if (mesh.zero > 1 && mesh.size("pp") > 1) continue;
         all.push_back(mesh);
       }
       return;

@@ -8,7 +8,10 @@
 namespace lockstep::test {
 namespace {
 
-class Pipelined : public MeshRuns {};
+class Pipelined : public MeshRuns {
+ protected:
+  static constexpr const char* interleaved = "pipeline.schedule=\"interleaved_1f1b\"";
+};
 
 TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
   const Words deep{"model.depth=4"};
@@ -17,9 +20,12 @@ TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
            {2, "1f1b", {"mesh.pp=2"}},
            {2, "gpipe", {"mesh.pp=2", "pipeline.schedule=\"gpipe\"", "pipeline.microbatches=3"}},
            {2, "zero_bubble", {"mesh.pp=2", "pipeline.schedule=\"zero_bubble_h1\""}},
-           {2, "interleaved", {"mesh.pp=2", "pipeline.schedule=\"interleaved_1f1b\""}},
+           {2, "interleaved", {"mesh.pp=2", interleaved}},
            {4, "dp", {"mesh.pp=2", "train.accumulate=2"}},
-           {4, "tp", {"mesh.pp=2", "mesh.tp=2"}}}) {
+           {4, "zero1", {"mesh.pp=2", "train.zero=1"}},
+           {4, "zero1_interleaved", {"mesh.pp=2", "train.zero=1", interleaved}},
+           {4, "tp", {"mesh.pp=2", "mesh.tp=2"}},
+           {8, "tp_zero1", {"mesh.pp=2", "mesh.tp=2", "train.zero=1"}}}) {
     more.insert(more.end(), deep.begin(), deep.end());
     good(gpt(ranks, dir, more));
     expect_same_curve("one", dir, 1e-4);
@@ -37,18 +43,23 @@ TEST_F(Pipelined, MlpHasTheCurveOfOneRank) {
 TEST_F(Pipelined, ARunGoesOnFromAnyOtherMesh) {
   const Words deep{"model.depth=4"};
   good(gpt(1, "one", deep));
-  const std::vector<std::pair<int, Words>> meshes{
-      {1, {}},
-      {2, {"mesh.pp=2"}},
-      {2, {"train.zero=3"}},
-      {4, {"mesh.pp=2", "mesh.tp=2"}},
-      {2, {"mesh.pp=2", "pipeline.schedule=\"interleaved_1f1b\""}}};
+  const std::vector<std::pair<int, Words>> meshes{{1, {}},
+                                                  {2, {"mesh.pp=2"}},
+                                                  {2, {"train.zero=3"}},
+                                                  {4, {"mesh.pp=2", "mesh.tp=2"}},
+                                                  {4, {"mesh.pp=2", "train.zero=1"}},
+                                                  {2, {"mesh.pp=2", interleaved}},
+                                                  {8, {"mesh.pp=2", "mesh.tp=2", "train.zero=1"}}};
   expect_each_goes_on_on_the_next(meshes, deep, 1e-4);
 }
 
 TEST_F(Pipelined, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {
   // The faults count forwards: 8 micro-batches a step.
   expect_same_bits_after({"usr1 3 80", "kill 2 120"}, 4, {"mesh.pp=2"});
+}
+
+TEST_F(Pipelined, ARankThatHoldsAShareOfTheOptimizerIsKilledAndTheRunGoesOnWithTheSameBits) {
+  expect_same_bits_after({"kill 3 120"}, 4, {"mesh.pp=2", "train.zero=1"});
 }
 
 TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
@@ -65,7 +76,7 @@ TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
 
 TEST_F(Pipelined, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
   expect_refused(gpt(4, "no", {"mesh.pp=2", "mesh.cp=2"}), "mesh.cp does not support");
-  expect_refused(gpt(2, "no", {"mesh.pp=2", "train.zero=3"}), "train.zero does not support");
+  expect_refused(gpt(2, "no", {"mesh.pp=2", "train.zero=3"}), "train.zero = 3 does not support");
   expect_refused(gpt(2, "no", {"mesh.pp=2", "train.reduction=\"invariant\""}), "invariant");
   expect_refused(mlp(3, "no", {"mesh.pp=3", "model.hidden=[8]"}), "stages");
 }

@@ -93,6 +93,45 @@ TEST_P(ZeroRedundancy, ItsStateIsCutAlongTheParameters) {
   });
 }
 
+// As of a pipeline's rank with two stages, one of whose parameters another rank's stage has too.
+TEST_P(ZeroRedundancy, OfSeveralModelsHasTheBitsOfAnUndividedOptimizer) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    std::vector<std::shared_ptr<DistributedDataParallel>> models, references;
+    std::vector<nn::NamedParameter> expected;
+    ZeroRedundancyOptimizer::Parts parts;
+    for (const std::string name : {"first.", "second."}) {
+      models.push_back(std::make_shared<DistributedDataParallel>(std::make_shared<Stack>(), group));
+      references.push_back(
+          std::make_shared<DistributedDataParallel>(std::make_shared<Stack>(), group));
+      parts.ddps.push_back(models.back().get());
+      parts.state.insert_all(name, models.back()->state_dict());
+      for (const auto& one : models.back()->module().named_parameters())
+        parts.trained.push_back({name + one.name, one.variable});
+      for (const auto& one : references.back()->module().named_parameters())
+        expected.push_back({name + one.name, one.variable});
+    }
+    parts.whole = {parts.trained[2].variable};
+    ZeroRedundancyOptimizer zero(parts, adamw);
+    const auto undivided = adamw(expected);
+    for (int s = 0; s < 3; ++s) {
+      for (std::size_t m = 0; m < models.size(); ++m) {
+        const Batch batch = make_batch(13, 0.1 * s + 0.3 * static_cast<double>(m));
+        backward(*models[m], batch);
+        backward(*references[m], batch);
+      }
+      zero.step();
+      undivided->step();
+    }
+    const StateDict state = zero.state_dict();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const auto& [name, variable] = expected[i];
+      EXPECT_EQ(zero.parameters()[i].name, name);
+      EXPECT_EQ(max_difference(zero.parameters()[i].variable.data(), variable.data()), 0.0) << name;
+      EXPECT_EQ(state.find(name + "/exp_avg")->placement.sharded, i != 2) << name;
+    }
+  });
+}
+
 TEST_P(ZeroRedundancy, OptimizersOfWholeParametersAreRefused) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     DistributedDataParallel ddp(std::make_shared<Stack>(), group);

@@ -43,6 +43,7 @@ InFlight::~InFlight() = default;
 
 bool InFlight::poll() {
   const bool over = core_->poll(*this, Until::over) == Motion::over;
+  if (!over) core_->progress_transport();
   ProgressEngine::instance().progress_others(core_.get());
   return over;
 }
@@ -92,6 +93,7 @@ bool InFlight::poll_with(const BackOff& back_off, Until until, microseconds at_m
     Motion motion = core_->poll(*this, until);
     bool moved = motion != Motion::none;
     if (motion != Motion::over) {
+      core_->progress_transport();
       moved = ProgressEngine::instance().progress_others(core_.get()) || moved;
       // MPI_Improbe may see a message only in the call after the one that received it.
       if (sleeps) motion = core_->poll(*this, until);

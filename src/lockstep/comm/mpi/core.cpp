@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
@@ -150,6 +153,21 @@ void MpiCore::enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) 
 void MpiCore::notify(int rank) noexcept {
   (*node_)->notify(rank);
   if (datagram_notifier_) datagram_notifier_->notify(rank);
+}
+
+// MPICH answers the sender of a message of some KiB after the receive has completed, when the
+// shared queue to the sender was full: in the receiver's next MPI call. Waits for a rendezvous in
+// shared memory make none. The probe is for a message that nobody sends: one that finds a message
+// lets nothing go on.
+void MpiCore::progress_transport() noexcept {
+  static std::atomic<Clock::rep> next{0};
+  constexpr Clock::duration between{std::chrono::microseconds(50)};
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  Clock::rep due = next.load(std::memory_order_relaxed);
+  if (now < due || !next.compare_exchange_strong(due, now + between.count())) return;
+  int found = 0;
+  static_cast<void>(MPI_Iprobe(MPI_ANY_SOURCE, ranks_.tag(MpiRanks::Purpose::set_up, 1),
+                               ranks_.collectives(), &found, MPI_STATUS_IGNORE));
 }
 
 void MpiCore::close() {

@@ -31,6 +31,8 @@ class MpiCore final : public GroupCore {
   /// Completes operations in flight, waits until every rank has, and frees MPI objects that no
   /// other group needs. Collective.
   void close();
+  /// By a probe for messages: at most every 50 us a process.
+  void progress_transport() noexcept override;
   /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
   void at_finalize() noexcept;
 

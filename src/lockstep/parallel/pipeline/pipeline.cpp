@@ -250,6 +250,8 @@ std::vector<nn::NamedParameter> Pipeline::counted_parameters() const {
   return counted;
 }
 
+std::vector<Variable> Pipeline::tied_parameters() const { return parts_->tied.parameters(); }
+
 void Pipeline::agree_on_found_inf() {
   lockstep::agree_on_found_inf("Pipeline", {&parts_->executor.group()}, named_parameters());
 }

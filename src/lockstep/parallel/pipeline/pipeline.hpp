@@ -146,6 +146,8 @@ class Pipeline {
   [[nodiscard]] double grad_norm(double own);
   /// named_parameters() without those tied to another rank's earlier stage.
   [[nodiscard]] std::vector<nn::NamedParameter> counted_parameters() const;
+  /// This rank's parameters that stages of other ranks have too (PipelineOptions::tied).
+  [[nodiscard]] std::vector<Variable> tied_parameters() const;
   /// lockstep::agree_on_found_inf over the stages: before GradScaler::unscale() or step().
   void agree_on_found_inf();
 

@@ -128,6 +128,14 @@ bool TiedParameters::is_of_earlier_stage(const Variable& parameter) const {
   });
 }
 
+std::vector<Variable> TiedParameters::parameters() const {
+  std::vector<Variable> own;
+  for (const One& one : all_) {
+    if (one.parameter.defined()) own.push_back(one.parameter);
+  }
+  return own;
+}
+
 void TiedParameters::revoke(const std::string& reason) noexcept {
   for (One& one : all_) {
     if (one.revocation) one.revocation->revoke(reason);

@@ -30,6 +30,8 @@ class TiedParameters {
   void sum();
   /// Whether it is tied to a parameter of an earlier stage on another rank.
   [[nodiscard]] bool is_of_earlier_stage(const Variable& parameter) const;
+  /// This rank's, that other ranks have too.
+  [[nodiscard]] std::vector<Variable> parameters() const;
   /// Seconds in which this rank has waited for sums.
   [[nodiscard]] double waited_s() const noexcept { return waited_s_; }
   /// Ends the sums on all ranks.

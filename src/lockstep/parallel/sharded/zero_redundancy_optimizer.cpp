@@ -27,23 +27,21 @@ Tensor piece_of(const Tensor& whole, std::int64_t begin, std::int64_t count) {
 }  // namespace
 
 ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(DistributedDataParallel& ddp, const Make& make)
-    : ddp_(ddp) {
-  const auto trained = ddp.module().trained_parameters();
-  const StateDict model = ddp.module().state_dict();
-  for (const Tensor& values : ddp.flat_values()) {
-    std::vector<nn::NamedParameter> inside;
-    std::ranges::copy_if(trained, std::back_inserter(inside), [&](const auto& parameter) {
-      return parameter.variable.data().storage().get() == values.storage().get();
-    });
-    std::ranges::sort(
-        inside, {}, [](const auto& parameter) { return parameter.variable.data().offset_bytes(); });
-    if (!inside.empty()) share_out(inside, values, model);
+    : ZeroRedundancyOptimizer({.ddps = {&ddp},
+                               .trained = ddp.module().trained_parameters(),
+                               .state = ddp.module().state_dict(),
+                               .whole = {}},
+                              make) {}
+
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const Parts& parts, const Make& make) {
+  for (DistributedDataParallel* const ddp : parts.ddps) {
+    for (const Tensor& values : ddp->flat_values()) share_out(parts, ddp->group(), values);
   }
   if (pieces_.empty()) {
     throw Error("ZeroRedundancyOptimizer: no parameter of the model is trained");
   }
   std::unordered_map<std::string_view, std::size_t> places;
-  for (const auto& parameter : trained) places.emplace(parameter.name, places.size());
+  for (const auto& parameter : parts.trained) places.emplace(parameter.name, places.size());
   const auto in_order_of_model = [&](std::vector<nn::NamedParameter>& parameters) {
     std::ranges::sort(parameters, {},
                       [&](const auto& parameter) { return places.at(parameter.name); });
@@ -56,9 +54,15 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(DistributedDataParallel& ddp, c
 
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 
-void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& parameters,
-                                        const Tensor& values, const StateDict& model) {
-  ProcessGroup& group = ddp_.group();
+void ZeroRedundancyOptimizer::share_out(const Parts& parts, ProcessGroup& group,
+                                        const Tensor& values) {
+  std::vector<nn::NamedParameter> parameters;  // in `values`, in the order of memory
+  std::ranges::copy_if(parts.trained, std::back_inserter(parameters), [&](const auto& parameter) {
+    return parameter.variable.data().storage().get() == values.storage().get();
+  });
+  if (parameters.empty()) return;
+  std::ranges::sort(parameters, {},
+                    [](const auto& parameter) { return parameter.variable.data().offset_bytes(); });
   const std::int64_t rank = group.rank(), ranks = group.size();
   const auto place_of = [&](const Tensor& parameter) {
     return static_cast<std::int64_t>((parameter.offset_bytes() - values.offset_bytes()) /
@@ -71,20 +75,27 @@ void ZeroRedundancyOptimizer::share_out(const std::vector<nn::NamedParameter>& p
   const std::int64_t run = all / ranks / alignment * alignment, rest = ranks * run;
   const std::int64_t first = rank * run, end = rank + 1 == ranks ? all : first + run;
   Bucket& bucket = buckets_.emplace_back();
+  bucket.group = &group;
   bucket.values = values.slice(0, rest).reshape({ranks, run});
   bucket.rest = values.slice(rest, all);
   bucket.own = values.slice(first, first + run);
   bucket.sent = memory_to_reduce(group, {run}, values.dtype(), values.device());
   for (const auto& [name, variable] : parameters) {
+    const Placement& placement = parts.state.find(name)->placement;
+    parameters_.push_back({name, variable});
+    if (std::ranges::find(parts.whole, variable.record(), &Variable::record) != parts.whole.end()) {
+      pieces_.push_back({name, variable});
+      placements_.insert(name, variable.data(), placement);
+      continue;
+    }
     const std::int64_t place = place_of(variable.data()), count = variable.data().numel();
     const std::int64_t from = std::clamp(first - place, std::int64_t{0}, count);
     const std::int64_t to = std::clamp(end - place, std::int64_t{0}, count);
     const Variable piece(piece_of(variable.data(), from, to - from), true);
     piece.set_grad_buffer(piece_of(variable.grad_buffer(), from, to - from));
-    parameters_.push_back({name, variable});
     pieces_.push_back({name, piece});
     placements_.insert(name, piece.data(),
-                       Placement::flat_run_of(model.find(name)->placement, variable.shape(), from));
+                       Placement::flat_run_of(placement, variable.shape(), from));
   }
 }
 
@@ -106,14 +117,13 @@ void ZeroRedundancyOptimizer::take_gradients() {
 }
 
 void ZeroRedundancyOptimizer::gather() {
-  ProcessGroup& group = ddp_.group();
   works_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const auto& [values, rest, own, sent] = buckets_[b];
+    const auto& [group, values, rest, own, sent] = buckets_[b];
     const CallLabel label("values of bucket", static_cast<int>(b));
     sent.copy_from(own);
-    works_.push_back(group.all_gather(sent, values));
-    works_.push_back(group.broadcast(rest, group.size() - 1));
+    works_.push_back(group->all_gather(sent, values));
+    works_.push_back(group->broadcast(rest, group->size() - 1));
   }
   for (Work& work : works_) work.wait();
 }

@@ -38,9 +38,22 @@ class ZeroRedundancyOptimizer {
   using Make =
       std::function<std::unique_ptr<optim::Optimizer>(std::vector<nn::NamedParameter> pieces)>;
 
+  /// What is shared out, of several models that a rank trains over one group, as the stages of a
+  /// pipeline.
+  struct Parts {
+    std::vector<DistributedDataParallel*> ddps;
+    std::vector<nn::NamedParameter> trained;  ///< of all of them
+    StateDict state;                          ///< the placements of these
+    /// Those of which every rank updates all. A parameter that is tied to one of another model,
+    /// whose buckets cut it elsewhere, has to be: a checkpoint takes one cut only.
+    std::vector<Variable> whole;
+  };
+
   /// `ddp` must live as long. Collective. Throws InputError for an optimizer that looks at whole
   /// parameters (LARS, LAMB), Error if none is trained, and what `make` throws.
   ZeroRedundancyOptimizer(DistributedDataParallel& ddp, const Make& make);
+  /// The same of several; one at least.
+  ZeroRedundancyOptimizer(const Parts& parts, const Make& make);
   ~ZeroRedundancyOptimizer();
   ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
   ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
@@ -69,15 +82,14 @@ class ZeroRedundancyOptimizer {
 
  private:
   struct Bucket {
+    ProcessGroup* group;
     Tensor values;  ///< [ranks, run]
     Tensor rest;    ///< the elements after these: the last rank's, too
     Tensor own;     ///< this rank's run
     Tensor sent;    ///< the same in memory of the group
   };
-  void share_out(const std::vector<nn::NamedParameter>& parameters, const Tensor& values,
-                 const StateDict& model);
+  void share_out(const Parts& parts, ProcessGroup& group, const Tensor& values);
 
-  DistributedDataParallel& ddp_;
   std::vector<nn::NamedParameter> parameters_, pieces_;  ///< the same order
   StateDict placements_;
   std::vector<Bucket> buckets_;

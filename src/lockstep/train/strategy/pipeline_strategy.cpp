@@ -94,19 +94,31 @@ PipelineStrategy::PipelineStrategy(const std::shared_ptr<nn::Module>& model, con
   const MemoryLabel label("optimizer state");
   std::vector<nn::NamedParameter> trained = pipeline_->named_parameters();
   std::erase_if(trained, [](const auto& parameter) { return !parameter.variable.requires_grad(); });
-  optimizer_ = optim::make_optimizer(plan.optimizer, std::move(trained));
-  optimizer_->take_placements(state);
-  slots_.emplace(*ranks.stages, optimizer_->state_dict());
+  const auto make = [&](std::vector<nn::NamedParameter> parameters) {
+    return optim::make_optimizer(plan.optimizer, std::move(parameters));
+  };
+  if (plan.train.zero == 1 && !replicas_.empty()) {
+    ZeroRedundancyOptimizer::Parts parts{.ddps = {},
+                                         .trained = std::move(trained),
+                                         .state = state,
+                                         .whole = pipeline_->tied_parameters()};
+    for (const auto& replica : replicas_) parts.ddps.push_back(replica.get());
+    zero_.emplace(parts, make);
+  } else {
+    whole_optimizer_ = make(std::move(trained));
+    whole_optimizer_->take_placements(state);
+  }
+  slots_.emplace(*ranks.stages, optimizer().state_dict());
 }
 
 PipelineStrategy::~PipelineStrategy() = default;
 
 StateDict PipelineStrategy::optimizer_state_dict() const {
-  return slots_->of_all(optimizer_->state_dict());
+  return slots_->of_all(optimizer().state_dict());
 }
 
 void PipelineStrategy::load_optimizer_state_dict(const StateDict& state) {
-  optimizer_->load_state_dict(slots_->own_of(state));
+  optimizer().load_state_dict(slots_->own_of(state));
 }
 
 GradientSumStats PipelineStrategy::stats() const {
@@ -148,13 +160,22 @@ Tensor PipelineStrategy::run(const Pass& pass) {
 }
 
 void PipelineStrategy::agree_on_found_inf(optim::GradScaler& scaler) {
-  lockstep::agree_on_found_inf(scaler, *optimizer_, all_);
+  lockstep::agree_on_found_inf(scaler, optimizer(), all_);
 }
 
 optim::Clipping PipelineStrategy::clip_gradients(const optim::OptimizerOptions& options) {
-  return optim::clip_gradients(options, optimizer_->parameters(), [&](const Tensor& norm) {
+  const auto& parameters = zero_ ? zero_->parameters() : optimizer().parameters();
+  return optim::clip_gradients(options, parameters, [&](const Tensor& norm) {
     norm.fill(slabs_norm_ ? pipeline_->grad_norm(slabs_norm_->norm()) : pipeline_->grad_norm());
   });
+}
+
+void PipelineStrategy::before_update() {
+  if (zero_) zero_->take_gradients();
+}
+
+void PipelineStrategy::after_update() {
+  if (zero_) zero_->gather();
 }
 
 void PipelineStrategy::broadcast_buffers() {

@@ -72,7 +72,8 @@ void expect_strategy_fits(const RunPlan& plan, const MeshOptions& sizes) {
       local_sgd{ranks_go_apart(plan), "ddp.comm_hook = \"post_local_sgd\""};
   if (sizes.pp > 1) {
     refuse(fmt::format("mesh.pp = {} gives each rank some of the layers", sizes.pp),
-           {{zero > 0, "train.zero"},
+           {{zero == 2, "train.zero = 2"},
+            {zero == 3, "train.zero = 3"},
             {sizes.cp > 1, "mesh.cp"},
             {plan.ddp.sync_batch_norm, "ddp.sync_batch_norm"},
             {plan.ddp.broadcast_buffers_each_forward, "ddp.broadcast_buffers_each_forward"},
