@@ -16,7 +16,7 @@ class Pipelined : public MeshRuns {
 TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
   const Words deep{"model.depth=4"};
   good(gpt(1, "one", deep));
-  for (auto [ranks, dir, more] : std::vector<std::tuple<int, std::string, Words>>{
+  for (const auto& [ranks, dir, more] : std::vector<std::tuple<int, std::string, Words>>{
            {2, "1f1b", {"mesh.pp=2"}},
            {2, "gpipe", {"mesh.pp=2", "pipeline.schedule=\"gpipe\"", "pipeline.microbatches=3"}},
            {2, "zero_bubble", {"mesh.pp=2", "pipeline.schedule=\"zero_bubble_h1\""}},
@@ -26,8 +26,7 @@ TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
            {4, "zero1_interleaved", {"mesh.pp=2", "train.zero=1", interleaved}},
            {4, "tp", {"mesh.pp=2", "mesh.tp=2"}},
            {8, "tp_zero1", {"mesh.pp=2", "mesh.tp=2", "train.zero=1"}}}) {
-    more.insert(more.end(), deep.begin(), deep.end());
-    good(gpt(ranks, dir, more));
+    good(gpt(ranks, dir, joined(more, deep)));
     expect_same_curve("one", dir, 1e-4);
   }
 }
@@ -65,9 +64,7 @@ TEST_F(Pipelined, ARankThatHoldsAShareOfTheOptimizerIsKilledAndTheRunGoesOnWithT
 TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
   const Words average{"averaging.kind=\"ema\"", "averaging.decay=0.5"};
   good(gpt(1, "one", average));
-  Words stages = average;
-  stages.emplace_back("mesh.pp=2");
-  good(gpt(2, "pp", stages));
+  good(gpt(2, "pp", joined(average, {"mesh.pp=2"})));
   expect_same_curve("one", "pp", 1e-4);
   good(gpt(1, "fp16", {"train.precision=\"fp16\""}));
   good(gpt(2, "fp16_pp", {"train.precision=\"fp16\"", "mesh.pp=2"}));

@@ -178,8 +178,7 @@ void declare(DeckTable& table, PipelineDeckOptions& options) {
       "are the same");
   table.key("microbatches", options.microbatches,
             {.doc = "with mesh.pp: parts in which a batch passes through the stages; with more "
-                    "parts, ranks idle less; "
-                    "0: four times mesh.pp",
+                    "parts, ranks idle less; 0: four times mesh.pp",
              .min = 0,
              .max = 1e6});
   table.key("stages_per_rank", options.stages_per_rank,

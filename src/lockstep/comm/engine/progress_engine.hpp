@@ -51,8 +51,7 @@ class EngineMember {
 /// Where MPI grants MPI_THREAD_MULTIPLE, one thread a process does it for groups whose owner makes
 /// no calls, because it computes or is inside a blocking call of its own. It takes over a group
 /// that nobody has moved for 10 ms. It looks every 10 ms; while nobody needs it, more and more
-/// rarely, down to every 160 ms. Groups with Progress::thread it moves on all the time. At each
-/// look it also calls progress_transport().
+/// rarely, down to every 160 ms. Groups with Progress::thread it moves on all the time.
 class ProgressEngine {
  public:
   /// The process's own.

@@ -11,6 +11,7 @@
 namespace lockstep {
 
 class DistributedDataParallel;
+class ProcessGroup;
 
 namespace optim {
 class Optimizer;

@@ -28,22 +28,12 @@ DataParallelStrategy::DataParallelStrategy(std::shared_ptr<nn::Module> model, co
     : Strategy(model->parameter_count()),
       task_(task),
       tensor_group_(ranks.tensor),
-      ddp_(replicated(std::move(model), plan, ranks)) {
+      ddp_(replicated(std::move(model), plan, ranks)),
+      optimizer_(plan, {.ddps = {ddp_.get()},
+                        .trained = ddp_->module().trained_parameters(),
+                        .state = ddp_->state_dict(),
+                        .whole = {}}) {
   if (tensor_group_) divided_norm_.emplace(ddp_->module(), tensor_group_);
-  const MemoryLabel label("optimizer state");
-  const auto make = [&](std::vector<nn::NamedParameter> parameters) {
-    return optim::make_optimizer(plan.optimizer, std::move(parameters));
-  };
-  if (plan.train.zero == 1) {
-    zero_.emplace(*ddp_, make);
-    return;
-  }
-  whole_optimizer_ = make(ddp_->module().trained_parameters());
-  whole_optimizer_->take_placements(ddp_->state_dict());
-}
-
-optim::Optimizer& DataParallelStrategy::optimizer() const noexcept {
-  return zero_ ? zero_->optimizer() : *whole_optimizer_;
 }
 
 bool DataParallelStrategy::all_go_forward() const { return model().forward_is_collective(); }
@@ -67,18 +57,10 @@ void DataParallelStrategy::agree_on_found_inf(optim::GradScaler& scaler) {
 }
 
 optim::Clipping DataParallelStrategy::clip_gradients(const optim::OptimizerOptions& options) {
-  const auto& parameters = zero_ ? zero_->parameters() : optimizer().parameters();
+  const auto& parameters = optimizer_.parameters();
   if (!divided_norm_) return optim::clip_gradients(options, parameters);
   return optim::clip_gradients(options, parameters,
                                [&](const Tensor& norm) { norm.fill(divided_norm_->norm()); });
-}
-
-void DataParallelStrategy::before_update() {
-  if (zero_) zero_->take_gradients();
-}
-
-void DataParallelStrategy::after_update() {
-  if (zero_) zero_->gather();
 }
 
 Variable DataParallelStrategy::evaluate(const Batch& batch) {

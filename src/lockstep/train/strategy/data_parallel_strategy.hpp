@@ -4,16 +4,15 @@
 #include <optional>
 
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <lockstep/train/run/rank_groups.hpp>
+#include <lockstep/train/strategy/replica_optimizer.hpp>
 #include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep::train {
 
 /// Every rank holds the whole model, or with mesh.tp and mesh.cp its part of it, with all gradients
-/// (DistributedDataParallel). With train.zero = 1 ranks share out the optimizer
-/// (ZeroRedundancyOptimizer).
+/// (DistributedDataParallel). With train.zero = 1 ranks share out the optimizer.
 class DataParallelStrategy final : public Strategy {
  public:
   /// Collective over `ranks.data`. `task` must live as long.
@@ -21,7 +20,9 @@ class DataParallelStrategy final : public Strategy {
                        const RankGroups& ranks);
 
   [[nodiscard]] nn::Module& model() const noexcept override { return ddp_->module(); }
-  [[nodiscard]] optim::Optimizer& optimizer() const noexcept override;
+  [[nodiscard]] optim::Optimizer& optimizer() const noexcept override {
+    return optimizer_.optimizer();
+  }
   [[nodiscard]] bool all_go_forward() const override;
   [[nodiscard]] GradientSumStats stats() const override { return ddp_->stats(); }
   [[nodiscard]] DistributedDataParallel* ddp() const noexcept override { return ddp_.get(); }
@@ -33,8 +34,8 @@ class DataParallelStrategy final : public Strategy {
   [[nodiscard]] bool any_said_yes() override;
   void agree_on_found_inf(optim::GradScaler& scaler) override;
   [[nodiscard]] optim::Clipping clip_gradients(const optim::OptimizerOptions& options) override;
-  void before_update() override;
-  void after_update() override;
+  void before_update() override { optimizer_.before_update(); }
+  void after_update() override { optimizer_.after_update(); }
   void broadcast_buffers() override { ddp_->broadcast_buffers(); }
   [[nodiscard]] Variable evaluate(const Batch& batch) override;
 
@@ -43,8 +44,7 @@ class DataParallelStrategy final : public Strategy {
   std::shared_ptr<ProcessGroup> tensor_group_;  ///< null unless ranks hold parts of tensors
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::optional<TensorParallelGradNorm> divided_norm_;  ///< with tensor_group_
-  std::optional<ZeroRedundancyOptimizer> zero_;         ///< with train.zero = 1,
-  std::unique_ptr<optim::Optimizer> whole_optimizer_;   ///< or, without, this
+  ReplicaOptimizer optimizer_;
 };
 
 }  // namespace lockstep::train

@@ -91,23 +91,14 @@ PipelineStrategy::PipelineStrategy(const std::shared_ptr<nn::Module>& model, con
   }
   const StateDict state = pipeline_->state_dict();
   if (ranks.tensor) slabs_norm_.emplace(pipeline_->counted_parameters(), state, ranks.tensor);
-  const MemoryLabel label("optimizer state");
-  std::vector<nn::NamedParameter> trained = pipeline_->named_parameters();
-  std::erase_if(trained, [](const auto& parameter) { return !parameter.variable.requires_grad(); });
-  const auto make = [&](std::vector<nn::NamedParameter> parameters) {
-    return optim::make_optimizer(plan.optimizer, std::move(parameters));
-  };
-  if (plan.train.zero == 1 && !replicas_.empty()) {
-    ZeroRedundancyOptimizer::Parts parts{.ddps = {},
-                                         .trained = std::move(trained),
-                                         .state = state,
-                                         .whole = pipeline_->tied_parameters()};
-    for (const auto& replica : replicas_) parts.ddps.push_back(replica.get());
-    zero_.emplace(parts, make);
-  } else {
-    whole_optimizer_ = make(std::move(trained));
-    whole_optimizer_->take_placements(state);
-  }
+  ZeroRedundancyOptimizer::Parts parts{.ddps = {},
+                                       .trained = pipeline_->named_parameters(),
+                                       .state = state,
+                                       .whole = pipeline_->tied_parameters()};
+  for (const auto& replica : replicas_) parts.ddps.push_back(replica.get());
+  std::erase_if(parts.trained,
+                [](const auto& parameter) { return !parameter.variable.requires_grad(); });
+  optimizer_.emplace(plan, std::move(parts));
   slots_.emplace(*ranks.stages, optimizer().state_dict());
 }
 
@@ -164,18 +155,9 @@ void PipelineStrategy::agree_on_found_inf(optim::GradScaler& scaler) {
 }
 
 optim::Clipping PipelineStrategy::clip_gradients(const optim::OptimizerOptions& options) {
-  const auto& parameters = zero_ ? zero_->parameters() : optimizer().parameters();
-  return optim::clip_gradients(options, parameters, [&](const Tensor& norm) {
+  return optim::clip_gradients(options, optimizer_->parameters(), [&](const Tensor& norm) {
     norm.fill(slabs_norm_ ? pipeline_->grad_norm(slabs_norm_->norm()) : pipeline_->grad_norm());
   });
-}
-
-void PipelineStrategy::before_update() {
-  if (zero_) zero_->take_gradients();
-}
-
-void PipelineStrategy::after_update() {
-  if (zero_) zero_->gather();
 }
 
 void PipelineStrategy::broadcast_buffers() {

@@ -7,9 +7,9 @@
 #include <lockstep/parallel/pipeline/pipeline.hpp>
 #include <lockstep/parallel/pipeline/pipeline_state.hpp>
 #include <lockstep/parallel/pipeline/stages_of.hpp>
-#include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 #include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <lockstep/train/run/rank_groups.hpp>
+#include <lockstep/train/strategy/replica_optimizer.hpp>
 #include <lockstep/train/strategy/strategy.hpp>
 
 namespace lockstep {
@@ -20,7 +20,7 @@ namespace lockstep::train {
 
 /// mesh.pp: each rank holds some layers, and a batch passes through them in micro-batches
 /// (Pipeline). Copies of a stage sum their gradients (DistributedDataParallel); with train.zero = 1
-/// they share out the optimizer (ZeroRedundancyOptimizer).
+/// they share out the optimizer.
 class PipelineStrategy final : public Strategy {
  public:
   /// Collective over `ranks.all`. `task` must live as long.
@@ -33,7 +33,7 @@ class PipelineStrategy final : public Strategy {
     return pipeline_->named_parameters();
   }
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept override {
-    return zero_ ? zero_->optimizer() : *whole_optimizer_;
+    return optimizer_->optimizer();
   }
   [[nodiscard]] StateDict state_dict() const override { return pipeline_->state_dict(); }
   void load_state_dict(const StateDict& state) override { pipeline_->load_state_dict(state); }
@@ -48,8 +48,8 @@ class PipelineStrategy final : public Strategy {
   [[nodiscard]] bool any_said_yes() override { return any_says_yes(*all_, question_); }
   void agree_on_found_inf(optim::GradScaler& scaler) override;
   [[nodiscard]] optim::Clipping clip_gradients(const optim::OptimizerOptions& options) override;
-  void before_update() override;
-  void after_update() override;
+  void before_update() override { optimizer_->before_update(); }
+  void after_update() override { optimizer_->after_update(); }
   void broadcast_buffers() override;
   [[nodiscard]] Variable evaluate(const Batch& batch) override;
 
@@ -60,9 +60,8 @@ class PipelineStrategy final : public Strategy {
   std::shared_ptr<nn::Module> model_;                               ///< a list of them
   std::vector<std::shared_ptr<DistributedDataParallel>> replicas_;  ///< of each of them, or empty
   std::unique_ptr<Pipeline> pipeline_;
-  std::optional<TensorParallelGradNorm> slabs_norm_;   ///< of stages of parts of tensors
-  std::optional<ZeroRedundancyOptimizer> zero_;        ///< with train.zero = 1,
-  std::unique_ptr<optim::Optimizer> whole_optimizer_;  ///< else
+  std::optional<TensorParallelGradNorm> slabs_norm_;  ///< of stages of parts of tensors
+  std::optional<ReplicaOptimizer> optimizer_;
   std::optional<PipelineState> slots_;
   std::function<bool()> question_;
   const Batch* batch_ = nullptr;  ///< of the pass in progress
