@@ -11,10 +11,15 @@ fail() {
   failures=$((failures + 1))
 }
 
-declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/{,schedules/}*.hpp \
-  "$sources"/parallel/{,*/}*.hpp \
+# What the headers declare and the page names, read once: a search for each of some hundred names takes seconds.
+declare -A declared named
+while read -r name; do declared[$name]=1; done < <(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp \
+  "$sources"/nn/layers/*.hpp "$sources"/optim/{,schedules/}*.hpp "$sources"/parallel/{,*/}*.hpp \
   "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/{,*/}*.hpp "$sources"/tensor/state_dict.hpp \
-  "$sources"/data/batches/{batch_source,loader,sampler}.hpp)
+  "$sources"/data/batches/{batch_source,loader,sampler}.hpp |
+  grep -oP '(class|struct|using) \K\w+|(?<=[ &])\w+(?=\()|^ +\K\w+(?=,)|(?<= )\w+(?= =)' | sort -u)
+# shellcheck disable=SC2016  # the page's own marks
+while read -r name; do named[$name]=1; done < <(grep -oP '`([a-zA-Z]+::)*\K\w+(?=`)' "$page" | sort -u)
 is_declared() {
   local name=${1##*::} verb
   if [[ $name == 'lockstep '* ]]; then  # a verb of the program
@@ -22,7 +27,7 @@ is_declared() {
     grep -q "\"${verb%% *}\"" "$root/apps/lockstep/main.cpp"
     return
   fi
-  grep -qE "(class|struct|using) $name\b|[ &]$name\(|^ +$name,|[ ]$name =" <<<"$declared"
+  [[ -n ${declared[$name]-} ]]
 }
 
 rows=0
@@ -35,16 +40,18 @@ while IFS='|' read -r _ pytorch here note _; do
     [[ -n ${note// /} ]] || fail "$pytorch is \"no\" without a reason"
     continue
   fi
-  # shellcheck disable=SC2016  # the page's own marks
-  names=$(grep -oE '`[^`]+`' <<<"$here" | tr -d '`') || { fail "$pytorch names nothing that is here, nor \"no\""; continue; }
-  while read -r name; do is_declared "$name" || fail "$pytorch: $name is declared nowhere"; done <<<"$names"
+  [[ $here == *'`'?*'`'* ]] || { fail "$pytorch names nothing that is here, nor \"no\""; continue; }
+  while [[ $here == *'`'*'`'* ]]; do
+    here=${here#*'`'}
+    name=${here%%'`'*} here=${here#*'`'}
+    is_declared "$name" || fail "$pytorch: $name is declared nowhere"
+  done
 done < <(grep '^|' "$page")
 ((rows > 200)) || fail "only $rows rows were read"
 
 # The other way round.
-named() { grep -qE "\`([a-zA-Z]+::)*$1\`" "$page"; }
 while read -r name; do
-  named "$name" || fail "the function $name is not on the page"
+  [[ -n ${named[$name]-} ]] || fail "the function $name is not on the page"
 done < <(sed -nE "s|^#include <lockstep/(.*)>|$sources/\\1|p" "$sources"/autograd/functional.hpp | xargs cat | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
   sed -E 's/.* ([a-z0-9_]+)\(/\1/' | sort -u)
 while read -r name; do
@@ -52,11 +59,11 @@ while read -r name; do
     BatchNorm | RecurrentLayer | RecurrentCell | ConvTranspose | ConstantPad | PadLayer | MaxPool | AvgPool | AdaptiveMaxPool | \
       AdaptiveAvgPool) continue ;; # what others are made of
   esac
-  named "$name" || fail "the layer $name is not on the page"
+  [[ -n ${named[$name]-} ]] || fail "the layer $name is not on the page"
 done < <(cat "$sources"/nn/layers/*.hpp "$sources"/nn/{sequential,module_list}.hpp |
   sed -nE 's/^class ([A-Za-z0-9]+) : public .*/\1/p; s/^using ([A-Za-z0-9]+) = .*<.*/\1/p' | sort -u)
 while read -r name; do
   [[ $name == OptimizerOf ]] && continue # what others are made of
-  named "$name" || fail "the optimizer $name is not on the page"
+  [[ -n ${named[$name]-} ]] || fail "the optimizer $name is not on the page"
 done < <(cat "$sources"/optim/*.hpp | sed -nE 's/^class ([A-Za-z0-9]+) : public (Optimizer|OptimizerOf<.*>|Adam) .*/\1/p' | sort -u)
 ((failures == 0))
