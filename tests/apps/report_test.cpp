@@ -101,17 +101,23 @@ TEST_F(ReportCommand, BadInputIsOneSentenceAndLeavesNoPage) {
 TEST(Watch, FollowsARunFromBeforeItBeginsToItsEnd) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
+  const std::string begin = dir + ": the run has not begun; waiting for it\n",
+                    said = scratch.write("said", "");
   Finished watched;
   std::thread watcher([&] {
-    watched = run({built("apps/lockstep"), "watch", dir, "--every", "0.1"}, {}, 120);
+    watched = run(
+        {"sh", "-c",
+         "exec " + quoted({built("apps/lockstep"), "watch", dir, "--every", "0.1"}) + ">" + said},
+        {}, 120);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int i = 0; i < 6000 && !read_file(said).starts_with(begin); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const Finished trained = classify(2, small_run(dir, {"--set", "train.epochs=8"}));
   watcher.join();
   good(trained);
   good(watched);
-  EXPECT_TRUE(watched.output.starts_with(dir + ": the run has not begun; waiting for it\n"))
-      << watched.output;
+  watched.output = read_file(said);
+  EXPECT_TRUE(watched.output.starts_with(begin)) << watched.output;
   EXPECT_TRUE(watched.says("step 80 of 80 (100 %), epoch 8 of 8")) << watched.output;
   EXPECT_TRUE(watched.output.ends_with("checkpoint: step 80; completed\n")) << watched.output;
   EXPECT_FALSE(watched.says("\033")) << watched.output;
@@ -197,17 +203,30 @@ struct Drawn {
 
 class WatchOnATerminal : public testing::TestWithParam<int> {
  protected:
-  /// Before the run begins, `watch` is started by `starter`.
-  [[nodiscard]] Drawn watch(int epochs, const std::string& starter) const {
+  /// Before the run begins, `watch` is started; with a limit, it is interrupted then. On a busy
+  /// machine the run may begin before it has looked, or end before it has drawn three times: they
+  /// are started once more then, with more time for both.
+  [[nodiscard]] Drawn watch(int epochs, double limit_s = 0) const {
+    for (int slower = 1;; slower *= 4) {
+      Drawn drawn = watch_once(epochs, limit_s * slower, slower);
+      if ((!drawn.before.empty() && drawn.pictures.size() >= 3) || slower == 16) return drawn;
+    }
+  }
+  [[nodiscard]] Drawn watch_once(int epochs, double limit_s, int slower) const {
     const std::string dir = scratch_.file("run");
+    fs::remove_all(dir);
+    const std::string starter =
+        limit_s > 0 ? "timeout --foreground --preserve-status -s INT " + std::to_string(limit_s)
+                    : "";
     std::vector<std::string> train{built("tests/apps/misbehave")};
     for (const std::string& word :
          small_run(dir, {"--set", "train.epochs=" + std::to_string(epochs)}))
       train.push_back(word);
     return Drawn(
         run_on_terminal({"bash", "-c",
-                         "export TERM=xterm MISBEHAVE_PACE=40; (sleep 0.3; exec " + quoted(train) +
-                             ">/dev/null 2>&1) & run=$!\n" + starter + " " +
+                         "export TERM=xterm MISBEHAVE_PACE=" + std::to_string(40 * slower) +
+                             "; (sleep " + std::to_string(0.3 * slower) + "; exec " +
+                             quoted(train) + ">/dev/null 2>&1) & run=$!\n" + starter + " " +
                              quoted({built("apps/lockstep"), "watch", dir, "--every", "0.2"}) +
                              "; code=$?; kill $run 2>/dev/null; wait; echo code=$code"},
                         GetParam()));
@@ -230,7 +249,7 @@ class WatchOnATerminal : public testing::TestWithParam<int> {
 };
 
 TEST_P(WatchOnATerminal, RedrawsInPlaceToTheEndWithoutColours) {
-  const Drawn drawn = watch(4, "");
+  const Drawn drawn = watch(4);
   EXPECT_EQ(drawn.after, "code=0\r\n") << drawn.finished.output;
   expect_fits(drawn);
   ASSERT_FALSE(drawn.pictures.empty());
@@ -239,7 +258,7 @@ TEST_P(WatchOnATerminal, RedrawsInPlaceToTheEndWithoutColours) {
 }
 
 TEST_P(WatchOnATerminal, InterruptLeavesAWholePictureWithTheCursorBelowIt) {
-  const Drawn drawn = watch(1000, "timeout --foreground --preserve-status -s INT 2");
+  const Drawn drawn = watch(1000, 2);
   EXPECT_EQ(drawn.after, "code=130\r\n") << drawn.finished.output;
   expect_fits(drawn);
 }
