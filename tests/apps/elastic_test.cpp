@@ -50,7 +50,7 @@ Words invariant(int epochs) {
 
 TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbedRuns) {
   const Finished finished =
-      supervise({"--min", "2", "--max", "4", "--rejoin", "1"}, invariant(12), "kill 2 40", "25");
+      supervise({"--min", "2", "--max", "4", "--rejoin", "3"}, invariant(12), "kill 2 40", "50");
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("start", "ranks"), Json({4, 3, 4})) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"killed", "members", "completed"})) << finished.output;
