@@ -145,6 +145,10 @@ std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradi
   return results;
 }
 
+Variable Differentiation::input_as(int i, const Tensor& value) const {
+  return record<AliasNode>(value.to(node_.input(i).data().dtype()), {&node_.input(i)});
+}
+
 bool Differentiation::wants(int i) const { return pass_.leads_to_input(node_.input(i)); }
 
 void Differentiation::give(int i, const Variable& gradient) {

@@ -22,6 +22,10 @@ class Differentiation {
   /// as above.
   [[nodiscard]] const Variable& output(int i = 0) const { return outputs_[index(i)]; }
 
+  /// Input i with a value that the node kept, of its shape and dtype: for nodes that read no
+  /// inputs.
+  [[nodiscard]] Variable input_as(int i, const Tensor& value) const;
+
   /// True if input i's gradient leads to a requested input.
   [[nodiscard]] bool wants(int i) const;
   /// Input i's gradient, of its shape; at most once an input. Dropped if it is not wanted.

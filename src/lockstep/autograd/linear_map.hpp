@@ -41,6 +41,7 @@ template <class Map, bool transposed>
 class LinearMapNode : public PooledNode<LinearMapNode<Map, transposed>> {
  public:
   static constexpr bool mixes_layouts = requires { requires Map::mixes_layouts; };
+  static constexpr bool reads_inputs = false, reads_outputs = false;
 
   explicit LinearMapNode(Map map) : map_(std::move(map)) {}
 

@@ -24,6 +24,9 @@ Node::Node()
     : precision_(product_precision()), layer_(tracing() ? LayerScope::current() : nullptr) {}
 
 Node::~Node() {
+  for (std::size_t i = 0; edges_ != 0; ++i, edges_ >>= 1U) {
+    if ((edges_ & 1U) != 0) --inputs_[i].record()->edges;
+  }
   while (further_inputs_) {
     FurtherInputs* const block = std::exchange(further_inputs_, further_inputs_->next);
     ObjectPool<FurtherInputs>::instance().recycle(block);
@@ -52,6 +55,7 @@ void Node::add_input(const Variable& variable) {
   auto place = static_cast<std::size_t>(input_count_++);
   if (place < inputs_.size()) {
     inputs_[place] = variable;
+    if (!reads_inputs_) make_edge(place);
     return;
   }
   place -= inputs_.size();
@@ -61,6 +65,13 @@ void Node::add_input(const Variable& variable) {
   }
   if (!*block) *block = ObjectPool<FurtherInputs>::instance().make();
   (*block)->inputs[place] = variable;
+}
+
+void Node::make_edge(std::size_t i) noexcept {
+  auto* const record = inputs_[i].record();
+  if (!record || !record->producer || record->producer->reads_outputs_) return;
+  ++record->edges;
+  edges_ |= static_cast<std::uint8_t>(1U << i);
 }
 
 const Variable& Node::further_input(int i) const {

@@ -42,6 +42,12 @@ class Node : public RefCounted<Node> {
   /// Whether inputs and outputs may be of different layouts (Tensor::layout). Else record() refuses
   /// an input in another layout than the outputs'.
   static constexpr bool mixes_layouts = false;
+  /// Whether backward() and differentiate() read values of inputs, beyond their shapes and types. A
+  /// node that does not keeps them from nobody: an activation without handles and readers goes
+  /// before the backward pass. differentiate() then takes inputs from Differentiation::input_as.
+  static constexpr bool reads_inputs = true;
+  /// Whether differentiate() reads the value of an output (Differentiation::output).
+  static constexpr bool reads_outputs = true;
 
   [[nodiscard]] virtual const char* name()
       const noexcept = 0;  ///< static string, for messages and traces
@@ -99,6 +105,8 @@ class Node : public RefCounted<Node> {
   static void attach(std::span<Tensor> outputs, std::span<Variable> results,
                      const IntrusivePtr<Node>& node, const NodeInputs& inputs);
   void add_input(const Variable& variable);
+  /// inputs_[i] is an owner that does not need its value.
+  void make_edge(std::size_t i) noexcept;
   [[nodiscard]] const Variable& further_input(int i) const;
 
   std::array<Variable, inline_inputs> inputs_;
@@ -106,7 +114,9 @@ class Node : public RefCounted<Node> {
   int input_count_ = 0;
   int output_count_ = 0;
   bool discovered_ = false;  ///< during backward: its inputs are counted
-  Precision precision_;      ///< of its thread when it was recorded
+  bool reads_inputs_ = true, reads_outputs_ = true;
+  std::uint8_t edges_ = 0;  ///< a bit for each of inputs_
+  Precision precision_;     ///< of its thread when it was recorded
   std::uint64_t sequence_ = 0;
   const char* layer_;  // the layer that it was recorded in, for traces; nullptr: not traced
   Node* next_to_go_ = nullptr;
@@ -154,6 +164,8 @@ void record(std::span<Tensor> outputs, std::span<Variable> results, const NodeIn
   IntrusivePtr<Node> node;
   if (grad_enabled() && Node::any_requires_grad(inputs)) {
     node = IntrusivePtr<Node>(ObjectPool<NodeType>::instance().make(std::forward<Args>(args)...));
+    node->reads_inputs_ = NodeType::reads_inputs;
+    node->reads_outputs_ = NodeType::reads_outputs;
   }
   Node::attach(outputs, results, node, inputs);
 }

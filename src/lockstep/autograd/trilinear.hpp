@@ -35,6 +35,7 @@ template <class Form>
 class TrilinearNode : public PooledNode<TrilinearNode<Form>> {
  public:
   static constexpr bool mixes_layouts = Form::mixes_layouts;
+  static constexpr bool reads_outputs = false;
 
   TrilinearNode(Form form, int by) : form_(std::move(form)), by_(by) {}
 

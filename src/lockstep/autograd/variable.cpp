@@ -1,16 +1,33 @@
 #include <lockstep/autograd/variable.hpp>
 
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/tensor/absent_memory.hpp>
 
 namespace lockstep {
 namespace {
 
 thread_local bool recording = true;
+thread_local constinit char this_thread = 0;  // its address is the thread's
+
+/// A storage without memory, one for all values that were dropped on a device.
+IntrusivePtr<Storage> no_memory(std::size_t bytes, Device device) {
+  static auto* const mutex = new std::mutex;  // never destroyed: graphs may outlive main()
+  static auto* const kept = new std::map<std::pair<DeviceType, int>, IntrusivePtr<Storage>>;
+  const std::lock_guard lock(*mutex);
+  IntrusivePtr<Storage>& storage = (*kept)[{device.type, device.index}];
+  const bool is_large_enough =
+      storage && (storage->bytes() >= bytes || device.type != DeviceType::host);
+  if (!is_large_enough) storage = absent_memory(2 * bytes, device);
+  return storage;
+}
 
 void expect_floating(const Tensor& data) {
   if (!is_floating(data.dtype()))
@@ -39,7 +56,7 @@ bool fits(const Tensor& buffer, const Tensor& data) {
          buffer.layout() == data.layout() && buffer.device() == data.device();
 }
 
-VariableRecord::VariableRecord() = default;
+VariableRecord::VariableRecord() : recorder_(&this_thread) {}
 VariableRecord::~VariableRecord() {
   leave_outputs();
   if (producer) Node::let_go(std::move(producer));
@@ -56,6 +73,17 @@ void VariableRecord::leave_outputs() noexcept {
   previous_output->next_output = next_output;
   next_output->previous_output = previous_output;
   previous_output = next_output = this;
+}
+
+void VariableRecord::drop_value() noexcept {
+  constexpr std::size_t worthwhile_bytes = std::size_t{1} << 16U;
+  if (recorder_ != &this_thread || data.bytes() < worthwhile_bytes) return;
+  try {
+    data = Tensor::over(no_memory(data.bytes(), data.device()), 0, data.shape(), data.dtype())
+               .with_layout(data.layout());
+  } catch (const Error&) {
+    return;  // the value stays
+  }
 }
 
 void VariableRecord::release() noexcept { ObjectPool<VariableRecord>::instance().recycle(this); }

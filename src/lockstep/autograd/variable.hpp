@@ -30,6 +30,11 @@ struct VariableRecord : RefCounted<VariableRecord> {
   VariableRecord();
   ~VariableRecord();
   void release() noexcept;
+  /// As RefCounted's. Lets go of a value that nobody is left to read.
+  void drop_owner() const noexcept {
+    if (edges != 0 && owners() == edges + 1) const_cast<VariableRecord*>(this)->drop_value();
+    RefCounted::drop_owner();
+  }
 
   Tensor data;
   Tensor grad;
@@ -40,7 +45,8 @@ struct VariableRecord : RefCounted<VariableRecord> {
   DType rounds_results_to = DType::f32;  ///< bf16 or f16: an Operand's f32 copy of such a variable
   std::int32_t pending_uses = 0;         ///< during backward: contributions still to come
   std::int32_t output = 0;               ///< of the producer: its number
-  IntrusivePtr<Node> producer;           ///< null for leaves
+  std::int32_t edges = 0;       ///< owners that are inputs of nodes which do not read the value
+  IntrusivePtr<Node> producer;  ///< null for leaves
   /// The producer's living outputs form a ring, so the code that frees the producer finds outputs
   /// that backward did not reach.
   VariableRecord *previous_output = this, *next_output = this;
@@ -48,6 +54,12 @@ struct VariableRecord : RefCounted<VariableRecord> {
 
   void join_outputs(VariableRecord& other) noexcept;  ///< not in a ring so far
   void leave_outputs() noexcept;
+
+ private:
+  /// Keeps shape, dtype, layout and device of the value. Only on the thread that recorded it:
+  /// another may drop a handle while a backward pass reads them.
+  void drop_value() noexcept;
+  const void* recorder_;  ///< stands for a thread
 };
 
 }  // namespace detail

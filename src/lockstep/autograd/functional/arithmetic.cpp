@@ -55,6 +55,8 @@ Variable share_of(const Variable& grad_output, const Tensor& operand) {
 
 class AddNode : public PooledNode<AddNode> {
  public:
+  static constexpr bool reads_inputs = false, reads_outputs = false;
+
   void backward(const Tensor& grad_output) override {
     if (const auto b = grad_target(1); b.wanted) give(b, grad_output, 1);
     const Tensor& a = input(0).data();
@@ -73,6 +75,8 @@ class AddNode : public PooledNode<AddNode> {
 
 class SubNode : public PooledNode<SubNode> {
  public:
+  static constexpr bool reads_inputs = false, reads_outputs = false;
+
   void backward(const Tensor& grad_output) override {
     if (const auto b = grad_target(1); b.wanted) give(b, grad_output, -1);
     if (input(0).shape() == grad_output.shape()) return pass_grad(0, grad_output);
@@ -87,6 +91,8 @@ class SubNode : public PooledNode<SubNode> {
 
 class MulNode : public PooledNode<MulNode> {
  public:
+  static constexpr bool reads_outputs = false;
+
   void backward(const Tensor& grad_output) override {
     const Shape& full = grad_output.shape();
     if (const auto a = grad_target(0); a.wanted) {
@@ -180,6 +186,8 @@ class NumberOverNode : public PooledNode<NumberOverNode> {
 
 class AddNumberNode : public PooledNode<AddNumberNode> {
  public:
+  static constexpr bool reads_inputs = false, reads_outputs = false;
+
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
   void differentiate(Differentiation& d) override { d.give(0, d.grad_output()); }
   [[nodiscard]] const char* name() const noexcept override { return "add_number"; }
@@ -220,6 +228,8 @@ struct Unmasked {
 
 class CastNode : public PooledNode<CastNode> {
  public:
+  static constexpr bool reads_inputs = false, reads_outputs = false;
+
   void backward(const Tensor& grad_output) override {
     if (!input(0).is_leaf()) return pass_grad(0, grad_output.to(input(0).data().dtype()));
     const GradTarget x = grad_target(0);  // may be f32 for a 16-bit leaf

@@ -84,6 +84,8 @@ Variable join_heads(const Variable& x) {
 
 class AttentionNode : public PooledNode<AttentionNode> {
  public:
+  static constexpr bool reads_outputs = false;
+
   AttentionNode(AttentionPlan plan, Tensor log_sum)
       : plan_(std::move(plan)), log_sum_(std::move(log_sum)) {}
 
@@ -124,6 +126,8 @@ class AttentionNode : public PooledNode<AttentionNode> {
 
 class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
  public:
+  static constexpr bool reads_outputs = false;
+
   SelfAttentionNode(AttentionPlan plan, Tensor log_sum)
       : plan_(std::move(plan)), log_sum_(std::move(log_sum)) {}
 

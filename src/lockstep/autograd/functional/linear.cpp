@@ -28,6 +28,8 @@ struct LinearForm {
 
 class LinearNode : public PooledNode<LinearNode> {
  public:
+  static constexpr bool reads_inputs = false, reads_outputs = false;
+
   /// The operands as multiplied, after any rounding.
   LinearNode(Tensor x, Tensor weight) : x_(std::move(x)), weight_(std::move(weight)) {}
 
@@ -47,7 +49,8 @@ class LinearNode : public PooledNode<LinearNode> {
     // Under Autocast x may have 16 bits beside a weight of f32.
     const DType dtype =
         input(0).data().dtype() == input(1).data().dtype() ? input(0).data().dtype() : DType::f32;
-    const std::array<Variable, 3> operands{to(input(0), dtype), to(input(1), dtype),
+    const std::array<Variable, 3> operands{to(d.input_as(0, x_), dtype),
+                                           to(d.input_as(1, weight_), dtype),
                                            to(d.grad_output(), dtype)};
     for (const int i : {0, 1}) {
       if (!d.wants(i)) continue;

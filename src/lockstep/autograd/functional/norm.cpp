@@ -17,6 +17,8 @@ Dims last_dims(int count) {
 
 class LayerNormNode : public PooledNode<LayerNormNode> {
  public:
+  static constexpr bool reads_outputs = false;
+
   LayerNormNode(Tensor mean, Tensor inverse_std, double eps)
       : mean_(std::move(mean)), inverse_std_(std::move(inverse_std)), eps_(eps) {}
 
@@ -47,6 +49,8 @@ class LayerNormNode : public PooledNode<LayerNormNode> {
 
 class RmsNormNode : public PooledNode<RmsNormNode> {
  public:
+  static constexpr bool reads_outputs = false;
+
   RmsNormNode(Tensor inverse_rms, double eps) : inverse_rms_(std::move(inverse_rms)), eps_(eps) {}
 
   void backward(const Tensor& grad_output) override {
