@@ -96,7 +96,7 @@ TEST(SweepSearch, RefusesWhatItCannotRead) {
   const Distribution draw = parse_random("a.x=int:1:2");
   EXPECT_TRUE(has(all({axis, axis}, {}, 0), "a.x is given twice"));
   EXPECT_TRUE(has(all({axis}, {draw}, 2), "a.x is given twice"));
-  EXPECT_TRUE(has(all({}, {}, 0), "name what to vary"));
+  EXPECT_TRUE(has(all({}, {}, 0), "name the keys to vary"));
   EXPECT_TRUE(has(all({axis}, {}, 2), "there is no --random"));
   EXPECT_TRUE(has(all({}, {draw}, 0), "needs --trials"));
   EXPECT_TRUE(has(all({axis}, {parse_random("a.y=int:1:2")}, 5001), "more than 10000 trials"));

@@ -255,7 +255,7 @@ TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
     const char* said;
   };
   const std::vector<Case> cases{
-      {{}, "name what to vary"},
+      {{}, "name the keys to vary"},
       {{"--grid", "optimizer.lrr=0.1"}, "Did you mean lr?"},
       {{"--grid", "optimizer.lr=0.1,-1"}, "optimizer.lr=-1: optimizer.lr = -1 is out of range"},
       {{"--grid", "optimizer.kind=\"sgd\",\"adm\""}, "\"adm\""},

@@ -80,7 +80,7 @@ void add_checkpoints(Page& page, const Records& runs) {
   for (const RunRecord* run : runs) {
     const std::string of = runs.size() == 1 ? "" : " of " + run->name;
     if (!run->elastic.empty()) {
-      Table table{.head = {"time", "kind", "step", "what happened" + of}, .rows = {}};
+      Table table{.head = {"time", "kind", "step", "event" + of}, .rows = {}};
       for (const ElasticEvent& event : run->elastic) table.rows.push_back(row_of(event));
       section.tables.push_back(std::move(table));
     }

@@ -1,5 +1,5 @@
 #pragma once
-// What a run's folder says beside its metrics.
+// Contents of a run folder other than its metrics.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -38,7 +38,7 @@ struct RunRecord {
   std::vector<std::pair<std::string, std::string>> deck_keys;  ///< "train.seed", in TOML
   std::vector<ElasticEvent> elastic;
   std::vector<SavedCheckpoint> checkpoints;  ///< newest first
-  std::vector<std::string> faults;           ///< sentences about what could not be read
+  std::vector<std::string> faults;           ///< sentences about files that could not be read
 
   /// Starts that elastic.jsonl tells of; 1 without it.
   [[nodiscard]] int starts() const noexcept;

@@ -221,7 +221,7 @@ Section overview(const std::vector<Run>& runs) {
   return section;
 }
 
-/// By its name, else by what it evaluates; empty: not known.
+/// By its name, else by its metrics; empty: not known.
 std::string task_of(const Run& run) {
   const std::string app = figure_of(run.record, "app");
   if (!app.empty()) return app;

@@ -43,7 +43,7 @@ ReadDeck read(const sweep::Options& options, const Settings& settings) {
     std::string hash = deck.hash();
     return {std::move(deck), std::move(plan), std::move(hash)};
   }
-  // What the tables of its task mean is the program's own: their text has to do.
+  // The program alone knows the keys of its task's tables: they are compared as text.
   Deck deck = Deck::load(options.deck, overrides);
   train::RunPlan plan = train::read_run_plan(deck);
   std::string text = deck.resolved() + read_small_file(options.deck, most_bytes);

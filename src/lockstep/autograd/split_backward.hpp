@@ -7,8 +7,8 @@ namespace lockstep {
 
 /// A backward pass in two parts: first the gradient of one leaf, `input`, for which somebody waits,
 /// later those of all others, the parameters. Together they give the bits of Variable::backward, or
-/// of lockstep::backward, and cost as much: what an operation computes for its parameters is left
-/// out of the first part, and the second one computes nothing else. (Operations that compute both
+/// of lockstep::backward, and cost as much: the first part leaves out an operation's computation
+/// for its parameters, and the second one computes nothing else. (Operations that compute both
 /// at once, or their forward again, do so twice: nn::Recomputed.) For pipelines: Qi et al. 2023,
 /// arXiv:2401.10241. One thread at a time.
 class SplitBackward {

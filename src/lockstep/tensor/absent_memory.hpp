@@ -12,7 +12,7 @@ void swap_memory(Storage& a, Storage& b) noexcept;
 
 /// A storage that takes the place of memory that is not there: addresses without memory of their
 /// own. On the host every floating element reads as NaN, so that a computation that looks at it
-/// does not pass unnoticed; what is written is lost.
+/// does not pass unnoticed; writes are lost.
 /// Throws Error if the system has no addresses left.
 [[nodiscard]] IntrusivePtr<Storage> absent_memory(std::size_t bytes, Device device);
 

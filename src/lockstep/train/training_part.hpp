@@ -43,7 +43,7 @@ struct Training {
   const RunPlan& plan;  ///< as carried out: with the number of shards
   const BatchPlan& batches;
   Strategy& strategy;
-  nn::Module& model;  ///< what this rank holds
+  nn::Module& model;  ///< this rank's part
   optim::Optimizer& optimizer;
   const TrainState& state;
   /// In Trainer::run(); else null. On ranks other than 0 the metrics are empty.

@@ -9,7 +9,7 @@
 #include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/tensor/precision.hpp>
 
-// What a mesh would hold and send, by formulas, before anything is started.
+// Memory and traffic of a mesh by formulas, before anything is started.
 //
 // E is the elements of the rank that holds most, after tp and pp have cut the model; a ring sends
 // from each of n ranks 2 (n-1) ceil(E/n) elements for an all_reduce, and half of that for a
@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-/// What plan_mesh is told beside the model.
+/// Options of plan_mesh.
 struct MeshPlanOptions {
   std::vector<MeshDim> dims;     ///< of mesh_dim_names, in any order; 1 where left out
   std::int64_t samples = 1;      ///< of a step, over all ranks
@@ -67,7 +67,7 @@ struct MeshTraffic {
   bool operator==(const MeshTraffic&) const = default;
 };
 
-/// What one rank of a mesh would hold and send.
+/// Memory and traffic of one rank of a mesh.
 struct MeshPlan {
   std::vector<MeshDim> dims;  ///< all of mesh_dim_names, in that order
   std::vector<PlannedParameter> parameters;
@@ -85,8 +85,8 @@ struct MeshPlan {
 /// backward, and the loss sends four numbers a token. cp sends a slice's keys and values 2 n - 2
 /// times a layer, and their gradients n times (ring_attention.hpp). Stages of pp have equal runs of
 /// blocks, the first ones one more; the first stage has the embeddings, the last one ln_f and a
-/// copy of wte, whose gradients the two sum. Of other models tp cuts what options.of_tp_rank has
-/// smaller; what its ranks send is not counted.
+/// copy of wte, whose gradients the two sum. Of other models tp cuts the parameters that are
+/// smaller in options.of_tp_rank; its traffic is not counted.
 /// Throws InputError for dimensions that are unknown or that validate() refuses, or that cut more
 /// than there is: heads, blocks, samples or tokens; for more than 2^20 ranks; for cp or pp of
 /// another model than Gpt, and for its tp without options.of_tp_rank.

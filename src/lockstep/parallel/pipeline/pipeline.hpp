@@ -18,10 +18,10 @@
 
 namespace lockstep {
 
-/// What a pipeline has cost since construction, in seconds of this rank. Sums over replicas are
+/// Time of a pipeline since construction, in seconds of this rank. Sums over replicas are
 /// DistributedDataParallel's.
 struct PipelineStats {
-  /// Waiting for messages of other stages: the bubble, and what computation does not hide.
+  /// Waiting for messages of other stages: the bubble, and communication that is not hidden.
   double wait_s = 0.0;
   double tied_wait_s = 0.0;  ///< waiting for sums of tied gradients
 };
@@ -103,10 +103,10 @@ class Pipeline {
   /// The same on all ranks. Local.
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
 
-  /// What dropout draws in the steps to come: `first_sample` is the batch's first row. The masks
-  /// are those of the undivided model under a RandomContextGuard of this context, if every rank has
-  /// built the whole model after the same nn::manual_seed. Without it, each rank draws its own. The
-  /// same on all ranks. Local.
+  /// The context of dropout's draws in later steps: `first_sample` is the batch's first row. The
+  /// masks are those of the undivided model under a RandomContextGuard of this context, if every
+  /// rank has built the whole model after the same nn::manual_seed. Without it, each rank draws its
+  /// own. The same on all ranks. Local.
   void set_random_context(const std::optional<nn::RandomContext>& context);
 
   /// Forward alone, without gradients, in the modules' present mode (train(), eval()). Arguments,

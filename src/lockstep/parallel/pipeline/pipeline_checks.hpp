@@ -19,7 +19,7 @@ void expect_executable(ProcessGroup& group, const PipelineSchedule& schedule,
 /// Whether parameters of a stage are there for whole passes only (FullyShardedDataParallel).
 [[nodiscard]] bool is_sharded(const nn::Module& stage);
 
-/// What ranks tell each other at the begin of a call.
+/// Facts that ranks exchange at the begin of a call.
 struct AgreedBatch {
   std::int64_t rows = 0;
   bool any_said_yes = false;

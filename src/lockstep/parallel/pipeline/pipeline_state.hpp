@@ -43,7 +43,7 @@ class PipelineState {
   struct One {
     std::string name;
     DType dtype{};
-    Shape own;            ///< what this rank has; of a tensor of another rank no element
+    Shape own;            ///< this rank's part; no element of a tensor of another rank
     Placement placement;  ///< of that
     bool is_here = false;
     bool is_whole = false;  ///< the ranks that have it have all of it

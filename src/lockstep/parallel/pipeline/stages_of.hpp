@@ -16,7 +16,7 @@ struct PipelineStages {
   std::vector<std::shared_ptr<nn::Module>> modules;  ///< by number of stage
   /// Parameters that several stages hold: PipelineOptions::tied.
   std::vector<std::vector<StageParameter>> tied;
-  /// Of a nn::Gpt, the last stage: its head gives loss and logits of what the last stage returns.
+  /// Of a nn::Gpt, the last stage: its head gives loss and logits of the stage's result.
   /// Null for other models, of which the last stage returns the output.
   std::shared_ptr<GptStage> head;
 

@@ -95,7 +95,7 @@ class FlatShard {
   Tensor sum_;        ///< of the gradients of this rank's run: gradients_, or memory of its own
   std::vector<char> had_gradient_;  ///< by piece, before the last sum
   Tensor full_values_, full_gradients_;
-  /// Holds what takes the place of absent memory, while the memory is there; else null.
+  /// Holds the gathered memory in place of absent memory; else null.
   IntrusivePtr<Storage> absent_values_, absent_gradients_;
   Work gathering_, reducing_, replicating_;
 };

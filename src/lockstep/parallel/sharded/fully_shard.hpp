@@ -39,7 +39,7 @@ class TensorParallelGradNorm;
 /// unit's parameters lie in one flat run of memory, cut into equal runs over the ranks. They are
 /// gathered before the unit's forward, one unit ahead, freed after it, gathered again for its
 /// backward, and freed; the sum of a unit's gradients over the ranks travels while backward goes
-/// on. What belongs to no unit is in the root unit, gathered from the beginning of forward to the
+/// on. All other parameters are in the root unit, gathered from the beginning of forward to the
 /// end of backward. Outside of forward and backward the module's parameters are not there, and read
 /// as NaN: see gathered(). A unit is entered where its module is called as (*module)(x); using its
 /// parameters in another way throws Error in backward.

@@ -39,7 +39,7 @@ class ZeroRedundancyOptimizer {
   using Make =
       std::function<std::unique_ptr<optim::Optimizer>(std::vector<nn::NamedParameter> pieces)>;
 
-  /// What is shared out, of several models that a rank trains over one group, as the stages of a
+  /// Shared parts of several models that a rank trains over one group, as the stages of a
   /// pipeline.
   struct Parts {
     std::vector<DistributedDataParallel*> ddps;
@@ -51,7 +51,7 @@ class ZeroRedundancyOptimizer {
   };
 
   /// `ddp` must live as long. Collective. Throws InputError for an optimizer that looks at whole
-  /// parameters (LARS, LAMB), Error if none is trained, and what `make` throws.
+  /// parameters (LARS, LAMB), Error if none is trained, and errors of `make`.
   ZeroRedundancyOptimizer(DistributedDataParallel& ddp, const Make& make);
   /// The same of several; one at least.
   ZeroRedundancyOptimizer(const Parts& parts, const Make& make);

@@ -11,7 +11,7 @@ namespace lockstep {
 /// count once.
 class TensorParallelGradNorm {
  public:
-  /// Collective over `group`, the model's: asks who holds which slab.
+  /// Collective over `group`, the model's: ranks exchange which slabs they hold.
   TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
   /// Of the gradients of `parameters`, whose placements `state` tells under their names: a
   /// pipeline's counted_parameters(), or the pieces that FullyShardedDataParallel or

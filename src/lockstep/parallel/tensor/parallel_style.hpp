@@ -31,7 +31,7 @@ struct UnitCut {
 [[nodiscard]] UnitCut cut_units(const std::string& what, std::int64_t units, int ranks, int rank,
                                 bool replicate = false);
 
-/// A module of the model that is made parallel, and what styles do with it.
+/// A module of the model that is made parallel, and the changes that styles make.
 class ParallelPlace {
  public:
   /// Parameters cut so far: of tied ones every name must be cut alike.

@@ -19,7 +19,7 @@ class LogFile {
   /// `warn` hears why lines wait, once until they are written. Throws FileError.
   LogFile(const std::filesystem::path& file, const std::string& prefix,
           std::function<void(const std::string& why)> warn);
-  ~LogFile();  ///< writes what waits, if it can
+  ~LogFile();  ///< writes waiting lines, if it can
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
