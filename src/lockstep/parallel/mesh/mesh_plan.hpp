@@ -41,7 +41,7 @@ struct MeshPlanOptions {
 /// stages, replicas, shards, context, tensor.
 inline constexpr std::array<std::string_view, 5> mesh_dim_names{"pp", "dp", "fsdp", "cp", "tp"};
 
-/// How the ranks of tp and pp hold a parameter.
+/// A parameter over the ranks of tp and pp.
 struct PlannedParameter {
   std::string name;
   Shape shape;              ///< whole
@@ -49,7 +49,7 @@ struct PlannedParameter {
   std::vector<int> stages;  ///< of pp; two of a tied one
 };
 
-/// Bytes on the rank that holds most.
+/// Bytes on the rank with most.
 struct MeshMemory {
   std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
   std::int64_t gathered = 0;  ///< at a time, with the whole gradients
@@ -59,7 +59,7 @@ struct MeshMemory {
   bool operator==(const MeshMemory&) const = default;
 };
 
-/// Bytes that a rank sends in a step, of the ranks the one that sends most.
+/// Bytes that a rank sends in a step: the rank that sends most.
 struct MeshTraffic {
   std::string dim;   ///< of the mesh; "dp_cp": over both
   std::string what;  ///< "gradients: all_reduce"
@@ -87,9 +87,9 @@ struct MeshPlan {
 /// blocks, the first ones one more; the first stage has the embeddings, the last one ln_f and a
 /// copy of wte, whose gradients the two sum. Of other models tp cuts the parameters that are
 /// smaller in options.of_tp_rank; its traffic is not counted.
-/// Throws InputError for dimensions that are unknown or that validate() refuses, or that cut more
-/// than there is: heads, blocks, samples or tokens; for more than 2^20 ranks; for cp or pp of
-/// another model than Gpt, and for its tp without options.of_tp_rank.
+/// Throws InputError for dimensions that are unknown, that validate() refuses, or that exceed the
+/// heads, blocks, samples or tokens; for more than 2^20 ranks; for cp or pp of another model than
+/// Gpt, and for its tp without options.of_tp_rank.
 [[nodiscard]] MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options);
 
 /// "dp=2,tp=4". Throws InputError for anything else.
