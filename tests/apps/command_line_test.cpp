@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-TEST(CommandLine, ACommandThatThereIsNotIsNamedWithTheNearestAlsoBeforeHelp) {
+TEST(CommandLine, AnUnknownCommandIsNamedWithTheNearestOneAlsoBeforeHelp) {
   struct Case {
     Words words;
     const char* said;
@@ -34,7 +34,7 @@ TEST(CommandLine, ACommandThatThereIsNotIsNamedWithTheNearestAlsoBeforeHelp) {
   }
 }
 
-TEST(CommandLine, AnOutputThatIsADeviceOrALinkIsToldSoAndLeftAlone) {
+TEST(CommandLine, AnOutputThatIsADeviceOrALinkIsRefusedAndLeftAlone) {
   const ScratchFolder scratch;
   const std::string rows = scratch.write("metrics.jsonl", "{\"kind\":\"step\",\"step\":2}\n");
   const std::string link = scratch.file("link"), target = scratch.write("target", "mine");

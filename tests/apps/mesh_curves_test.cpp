@@ -120,7 +120,7 @@ TEST_F(Curves, OfAResNetAreThoseOfOneRankOnAllMeshes) {
     train(mesh.ranks(), mesh.name(), joined(mesh.settings(), {"ddp.sync_batch_norm=true"}));
     expect_curve(mesh, 2e-2);
   }
-  for (const MeshCase& mesh : chosen({"pp"}, 4)) {  // a micro-batch is what BatchNorm sees
+  for (const MeshCase& mesh : chosen({"pp"}, 4)) {  // BatchNorm sees a micro-batch
     SCOPED_TRACE(mesh.name());
     train(mesh.ranks(), mesh.name(), joined(mesh.settings(), {"pipeline.microbatches=1"}));
     expect_curve(mesh, 2e-2);

@@ -91,7 +91,7 @@ TEST_F(RunFolderReport, SummaryOfAnEarlierStartIsNotThisOnes) {
   EXPECT_EQ(state_of(run.record, run.curves.last_step), RunState::over);
 }
 
-TEST_F(RunFolderReport, EndsOfARunAreTold) {
+TEST_F(RunFolderReport, EndsOfARunAreDescribed) {
   test::write_run(folder_, "");
   append("elastic.jsonl", R"({"kind":"start","start":1,"ranks":4,"step":0})"
                           "\n"
@@ -107,7 +107,7 @@ TEST_F(RunFolderReport, EndsOfARunAreTold) {
   EXPECT_EQ(state_in_words(read_run(folder_), 20), "giving up");
 }
 
-TEST_F(RunFolderReport, DamageIsSaidAndTheRestIsRead) {
+TEST_F(RunFolderReport, DamageIsReportedAndTheRestIsRead) {
   test::write_run(folder_, "[train\nepochs = 2\n");
   append("metrics.jsonl", "nonsense\n{\"kind\":\"step\",\"st");
   append("elastic.jsonl", "no JSON\n{\"kind\":\"start\",\"start\":\"two\",\"step\":5}\n");

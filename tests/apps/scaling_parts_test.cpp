@@ -401,7 +401,7 @@ TEST(ScalingReport, ThePlotIsXmlWithAPointForEachMeasuredSize) {
     EXPECT_EQ(count(text, ">ideal<"), 2);
     EXPECT_EQ(count(text, std::string(words(mode)) + " scaling"), 1);
   }
-  // Hollow circles, gpPt5, of what was predicted.
+  // Hollow circles, gpPt5, of predicted sizes.
   const std::vector<Predicted> predicted{{.ranks = 8, .samples_per_s = 3e4},
                                          {.ranks = 64, .failed = "no"},
                                          {.ranks = 512, .samples_per_s = 1e6}};

@@ -239,8 +239,8 @@ TEST_F(Scaling, AJobScriptAsksForTheFullestNodeOfAnySize) {
       << printed.output;
 }
 
-// What PBS and Flux do around the script is played by stand-ins: the files and variables that it
-// reads, `flux hostlist`, and `flux run`, which starts the ranks by the tests' launcher.
+// Stand-ins play the part of PBS and Flux around the script: the files and variables that it reads,
+// `flux hostlist`, and `flux run`, which starts the ranks by the tests' launcher.
 TEST_F(Scaling, TheScriptsOfPbsAndFluxRunTheStudyAndASignalReachesIt) {
   const std::string host = host_name();
   scratch_.write("nodes", host + "\n" + host + "\n");

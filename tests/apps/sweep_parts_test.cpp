@@ -1,4 +1,4 @@
-// What `lockstep sweep` plans, decides and refuses, without a training.
+// Plans, decisions and refusals of `lockstep sweep`, without a training.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -41,7 +41,7 @@ TEST(SweepSearch, AGridIsEveryCombinationWithTheLastKeyFastest) {
   EXPECT_EQ(parse_grid(R"(a.x="1\",2",'3,4')").values, (Strings{R"("1\",2")", "'3,4'"}));
 }
 
-// Numbers of an earlier build: whoever changes them changes which trials a seed means.
+// Numbers of an earlier build: other numbers would change a seed's trials.
 TEST(SweepSearch, DrawsAreTheSameOnEveryMachineAndIndependentOfOtherKeys) {
   const auto rate = parse_random("optimizer.lr=log:1e-4:1");
   const auto width = parse_random("model.width=int:1:4");
@@ -73,7 +73,7 @@ TEST(SweepSearch, DrawsAreTheSameOnEveryMachineAndIndependentOfOtherKeys) {
   EXPECT_EQ(parse_random("a.x=uniform:100:100.0000001").value(1, 1), "100.0") << "a TOML float";
 }
 
-TEST(SweepSearch, RefusesWhatItCannotRead) {
+TEST(SweepSearch, RefusesMalformedArguments) {
   const auto grid = [](const std::string& text) {
     return message_of<InputError>([&] { static_cast<void>(parse_grid(text)); });
   };

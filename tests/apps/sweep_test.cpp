@@ -63,7 +63,7 @@ class Sweep : public ::testing::Test {
 
 const Words four{"--grid", "optimizer.lr=0.05,0.01", "--grid", "train.seed=1,2"};
 
-TEST_F(Sweep, KilledStoppedAndRobbedOfARankItGoesOnAndGivesTheSameTable) {
+TEST_F(Sweep, KilledStoppedAndWithALostRankItContinuesToTheSameTable) {
   Words trials = four;
   trials.insert(trials.end(), {"--set", "train.epochs=60"});
   const Finished whole = sweep("whole", trials);
@@ -337,7 +337,7 @@ TEST_F(Sweep, TasksOfAnArrayRunATrialEachAndTheCommandWithoutThemMakesTheTable) 
   EXPECT_EQ(rows("array").size(), 2U);
 }
 
-TEST_F(Sweep, AProgramOfOnesOwnIsSweptByItsOwnFigures) {
+TEST_F(Sweep, AUsersProgramIsSweptByItsOwnMetric) {
   const Words own{"--grid",         "train.seed=1,2", "--set",
                   "train.epochs=1", "--program",      built("tests/apps/misbehave"),
                   "--metric",       "test_accuracy"};
