@@ -67,7 +67,7 @@ Table::Row row_of(const ElasticEvent& event) {
   }
   if (event.kind == "end")
     what = fmt::format("start {} ended after {:.1f} s: {}", event.start, event.seconds, event.text);
-  // An end that nobody asked for.
+  // An end without a request.
   const bool is_failure = event.kind == "end" && event.why != "completed" &&
                           event.why != "stopped" && event.why != "members";
   return {{event.time, event.kind, event.step < 0 ? "" : std::to_string(event.step), what},

@@ -131,8 +131,8 @@ void choose_metric(Assignment& assignment, const sweep::Options& options, ReadDe
   }
 }
 
-/// Reads every trial's deck, so that a wrong key or value is told before anything starts. Of those
-/// that resolve to the same deck the first is kept.
+/// Reads every trial's deck, so that a wrong key or value is reported before anything starts. Of
+/// those that resolve to the same deck the first is kept.
 void keep_different(Assignment& assignment, const sweep::Options& options,
                     const std::vector<Settings>& trials) {
   std::set<std::string> known;

@@ -17,7 +17,7 @@ inline constexpr FolderLock::Kind folder_kind{.name = "sweep", .option = "--outp
 class Folder {
  public:
   /// Makes the folder, or continues the sweep in it. `identity`: deck, grid, metric and halving.
-  /// Throws InputError: it holds another sweep, something else, or another process is at it;
+  /// Throws InputError: it holds another sweep or something else, or another process uses it;
   /// FileError.
   Folder(const std::filesystem::path& path, const Json& identity, bool of_one_trial);
 

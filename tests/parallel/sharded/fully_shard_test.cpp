@@ -79,7 +79,7 @@ TEST_P(FullyShard, StepsEqualThoseOfTheUndividedModel) {
   }
 }
 
-/// Gradients of the pieces, by name; those that there are.
+/// Existing gradients of the pieces, by name.
 StateDict gradients_of(const FullyShardedDataParallel& fsdp) {
   StateDict gradients;
   for (const auto& [name, piece] : fsdp.named_parameters()) {

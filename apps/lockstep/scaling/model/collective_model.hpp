@@ -65,7 +65,7 @@ class CollectiveModel {
   [[nodiscard]] double error() const noexcept { return error_; }
   [[nodiscard]] Json json() const;
 
-  /// Of a link that nobody has measured: a ring on it.
+  /// Of an unmeasured link: a ring on it.
   [[nodiscard]] static CollectiveModel assumed(Collective kind, double latency_s,
                                                double bytes_a_second);
   /// On a link with so many times its bandwidth.

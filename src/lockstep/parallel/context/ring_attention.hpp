@@ -30,7 +30,8 @@ struct RingAttentionOptions {
   std::optional<double> scale = {};  ///< default 1 / sqrt(D)
   /// Where the slices lie in the sequence. Without `causal` the order has no effect.
   SequenceOrder order = SequenceOrder::contiguous;
-  /// bool [B,S] of this rank's keys, true: nobody sees this key. On all ranks, or undefined on all.
+  /// bool [B,S] of this rank's keys, true: no query sees this key. On all ranks, or undefined on
+  /// all.
   Tensor key_padding_mask = {};
 };
 

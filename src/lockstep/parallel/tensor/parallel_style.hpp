@@ -81,7 +81,7 @@ class ParallelStyle {
 
 /// Options of ColwiseParallel.
 struct ColwiseOptions {
-  /// Features are dealt out in so many equal units, such as heads; 0: each on its own.
+  /// Number of equal units of features, such as heads, that stay whole; 0: each feature is a unit.
   std::int64_t units = 0;
   /// Number of equal parts of the output; ranks take the same units of each: 3 for queries, keys
   /// and values of one Linear.
