@@ -48,7 +48,7 @@ void expect_known_commands(const CLI::App& cli, int argc, char** argv) {
     if (found == commands.end()) {
       std::vector<std::string_view> names;
       for (const CLI::App* command : commands) names.push_back(command->get_name());
-      throw InputError(fmt::format("\"{}\" is no command of {}. {}", argv[i], before,
+      throw InputError(fmt::format("\"{}\" is not a command of {}. {}", argv[i], before,
                                    did_you_mean(argv[i], names)));
     }
     program = *found;

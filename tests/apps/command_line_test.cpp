@@ -15,13 +15,13 @@ TEST(CommandLine, AnUnknownCommandIsNamedWithTheNearestOneAlsoBeforeHelp) {
     const char* said;
   };
   for (const auto& [words, said] : {
-           Case{{"swep"}, "\"swep\" is no command of lockstep. Did you mean sweep?"},
-           Case{{"swep", "--help"}, "\"swep\" is no command of lockstep. Did you mean sweep?"},
-           Case{{"nothing", "-h"}, "\"nothing\" is no command of lockstep. Known are: doctor, "},
+           Case{{"swep"}, "\"swep\" is not a command of lockstep. Did you mean sweep?"},
+           Case{{"swep", "--help"}, "\"swep\" is not a command of lockstep. Did you mean sweep?"},
+           Case{{"nothing", "-h"}, "\"nothing\" is not a command of lockstep. Known are: doctor, "},
            Case{{"deck", "chek", "--help"},
-                "\"chek\" is no command of lockstep deck. Did you mean check?"},
+                "\"chek\" is not a command of lockstep deck. Did you mean check?"},
            Case{{"checkpoint", "verfy", "a.h5"},
-                "\"verfy\" is no command of lockstep checkpoint. Did you mean verify?"},
+                "\"verfy\" is not a command of lockstep checkpoint. Did you mean verify?"},
        }) {
     const Finished finished = lockstep_utility(words);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;

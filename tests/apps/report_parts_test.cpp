@@ -118,7 +118,7 @@ TEST_F(RunFolderReport, DamageIsReportedAndTheRestIsRead) {
   for (const std::string& fault : run.record.faults) all += fault + "\n";
   for (const char* part :
        {"summary.json is damaged", "The deck cannot be read", "1 lines of",
-        "1 of 9 lines are no rows", "the first in line 9", "ends in the midst of a line"}) {
+        "1 of 9 lines are not rows", "the first in line 9", "ends in the midst of a line"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
   ASSERT_EQ(run.record.elastic.size(), 1U);

@@ -275,12 +275,12 @@ TEST(ScalingStore, RefusesAFolderOfSomethingElseAndOneThatAnotherProcessHas) {
     return message_of<InputError>([&] { const Store store(folder, identity()); });
   };
   EXPECT_TRUE(has(open(scratch.path()), "something else than a study: thesis.tex"));
-  EXPECT_TRUE(has(open(scratch.file("thesis.tex")), "is no folder"));
+  EXPECT_TRUE(has(open(scratch.file("thesis.tex")), "is not a folder"));
   const Store held(scratch.file("study"), identity());
   EXPECT_FALSE(has(open(scratch.file("study")), "nothing was thrown"));
   { const Store damaged(scratch.file("damaged"), identity()); }
   scratch.write("damaged/study.json", "{}");
-  EXPECT_TRUE(has(open(scratch.file("damaged")), "no file of a scaling study"));
+  EXPECT_TRUE(has(open(scratch.file("damaged")), "not a file of a scaling study"));
 }
 
 TEST(ScalingStore, KnowsAPointOnceItIsPut) {
@@ -350,7 +350,7 @@ TEST(ScalingReport, JsonHoldsEverySampleAndIsWhatCompareReads) {
   scratch.write("other.json", "[]");
   EXPECT_TRUE(has(
       message_of<InputError>([&] { static_cast<void>(read_study(scratch.file("other.json"))); }),
-      "no file of a scaling study"));
+      "not a file of a scaling study"));
 }
 
 /// With one blank between two words.

@@ -177,7 +177,7 @@ TEST_F(Scaling, RefusesWithASentenceWhatCannotBeMeasured) {
       {{}, "--ranks names no numbers of ranks"},
       {{"--ranks", "1", "--nodes", "2"}, "--nodes 2: there is 1 here"},
       {{"--ranks", "1", "--set", "train.epoch=1"}, "epochs"},
-      {{"--ranks", "1", "--program", "no_such_program"}, "no_such_program is no program"},
+      {{"--ranks", "1", "--program", "no_such_program"}, "no_such_program is not a program"},
       {{"--ranks", "1", "--strong", "--weak"}, "excludes"},
       {{"--ranks", "0"}, "--ranks"},
       {{"--ranks", "1", "--predict", "0"}, "--predict"},

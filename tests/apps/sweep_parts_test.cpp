@@ -256,7 +256,7 @@ TEST(SweepTrial, AFailureHasItsReasonAndIsTriedAgainUnlessItIsTheTrialsOwn) {
   EXPECT_FALSE(run.end({.code = 2, .sentence = "bad data"}).tried_again);
   EXPECT_TRUE(run.end({.code = 3, .sentence = "rank 1 is lost"}).tried_again);
   const Trial killed = run.end({.code = 9, .signal = SIGKILL});
-  EXPECT_EQ(killed.failed, "a rank was ended by signal 9 (Killed), as for want of memory");
+  EXPECT_EQ(killed.failed, "a rank was ended by signal 9 (Killed), perhaps out of memory");
   EXPECT_TRUE(killed.tried_again);
   EXPECT_EQ(run.end({.code = 1, .sentence = "x", .out_of_memory = true}).failed,
             "out of memory, as Slurm reports");

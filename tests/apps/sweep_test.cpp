@@ -270,7 +270,7 @@ TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
        "halving needs a figure of that set"},
       {{"--grid", "train.seed=1,2", "--only", "2"}, "--only 2: the last trial is 1"},
       {{"--grid", "train.seed=1,2", "--only", "1", "--halving", "epochs:1"}, "leave one out"},
-      {{"--grid", "train.seed=1,2", "--program", "no_such"}, "no_such is no program"},
+      {{"--grid", "train.seed=1,2", "--program", "no_such"}, "no_such is not a program"},
       {{"--grid", "train.seed=1,2", "--program", built("tests/apps/misbehave"), "--metric", "x"},
        "is a smaller x better?"},
       {{"--random", "train.seed=int:1:9"}, "--random needs --trials"},
@@ -312,7 +312,7 @@ TEST_F(Sweep, RefusesAFolderOfAnotherSweepOfSomethingElseOrInUse) {
   scratch_.write("other/notes.txt", "x");
   const Finished other = sweep("other", one);
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_TRUE(other.says("holds something else than a sweep: notes.txt")) << other.output;
+  EXPECT_TRUE(other.says("holds other files than a sweep's: notes.txt")) << other.output;
 }
 
 TEST_F(Sweep, TasksOfAnArrayRunATrialEachAndTheCommandWithoutThemMakesTheTable) {

@@ -107,7 +107,7 @@ void choose_metric(Assignment& assignment, const sweep::Options& options, ReadDe
     const auto known = known_metrics(target_kind(data), base.plan.eval.top_k, has_validation);
     if (std::ranges::find(known, metric) == known.end()) {
       const std::vector<std::string_view> names(known.begin(), known.end());
-      throw InputError(fmt::format("--metric {} is no figure of these runs. {}", metric,
+      throw InputError(fmt::format("--metric {} is not a metric of these runs. {}", metric,
                                    did_you_mean(metric, names)));
     }
   } else {
@@ -153,7 +153,7 @@ void keep_different(Assignment& assignment, const sweep::Options& options,
 ExitCode sweep(const sweep::Options& options) {
   Assignment assignment;
   if (!options.program.empty() && elastic::find_program(options.program).empty())
-    throw InputError(options.program + " is no program that can be started");
+    throw InputError(options.program + " is not a program that can be started");
   ReadDeck base = read(options, {});
   assignment.deck_hash = base.hash;
   assignment.epochs = base.plan.train.epochs;
