@@ -73,7 +73,8 @@ void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
-  command->add_option("-o,--output", options.output, "folder of the study, new or to go on with");
+  command->add_option("-o,--output", options.output,
+                      "folder of the study: a new one, or one to continue");
   sizes("--ranks", options.ranks, "numbers of ranks: 1,2,4,8");
   sizes("--nodes", options.nodes,
         "nodes of each, or of all; default: as few as have room for the ranks");

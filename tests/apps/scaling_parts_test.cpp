@@ -274,7 +274,7 @@ TEST(ScalingStore, RefusesAFolderOfSomethingElseAndOneThatAnotherProcessHas) {
   const auto open = [&](const std::string& folder) {
     return message_of<InputError>([&] { const Store store(folder, identity()); });
   };
-  EXPECT_TRUE(has(open(scratch.path()), "something else than a study: thesis.tex"));
+  EXPECT_TRUE(has(open(scratch.path()), "other files than a study's: thesis.tex"));
   EXPECT_TRUE(has(open(scratch.file("thesis.tex")), "is not a folder"));
   const Store held(scratch.file("study"), identity());
   EXPECT_FALSE(has(open(scratch.file("study")), "nothing was thrown"));

@@ -22,7 +22,7 @@ void expect_study_or_nothing(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     // Of a process that was killed at the very beginning.
     if (name.starts_with(FolderLock::file_name) || name.starts_with("study.json")) continue;
-    throw InputError(fmt::format("--output {} holds something else than a study: {}; name another",
+    throw InputError(fmt::format("--output {} holds other files than a study's: {}; name another",
                                  folder.string(), name));
   }
 }
