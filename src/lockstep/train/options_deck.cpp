@@ -83,11 +83,12 @@ void declare(DeckTable& table, TrainOptions& options) {
            "reduction = \"invariant\" only: parts of each batch; a multiple of the number of ranks",
        .min = 1,
        .max = 65536});
-  table.key("zero", options.zero,
-            {.doc = "state that ranks share out (ZeRO): 1: optimizer state, 2: also gradients, 3: also "
-                    "parameters, 0: nothing; the results are the same",
-             .min = 0,
-             .max = 3});
+  table.key(
+      "zero", options.zero,
+      {.doc = "state that ranks share out (ZeRO): 1: optimizer state, 2: also gradients, 3: also "
+              "parameters, 0: nothing; the results are the same",
+       .min = 0,
+       .max = 3});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
   table.key("init_from", options.init_from,
