@@ -35,8 +35,8 @@ ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
   return good ? ExitCode::done : ExitCode::bad_input;
 }
 
-/// Throws InputError for a word that stands where a command's name does and is none. CLI11 would
-/// answer a --help behind it with the help of what is before it, and say of others only that a
+/// Throws InputError for a word in the place of a command that names none. CLI11 would answer a
+/// --help behind it with the help of the command before it, and otherwise only say that a
 /// subcommand is required.
 void expect_known_commands(const CLI::App& cli, int argc, char** argv) {
   const CLI::App* program = &cli;
@@ -48,7 +48,7 @@ void expect_known_commands(const CLI::App& cli, int argc, char** argv) {
     if (found == commands.end()) {
       std::vector<std::string_view> names;
       for (const CLI::App* command : commands) names.push_back(command->get_name());
-      throw InputError(fmt::format("\"{}\" is no command of {}. {}", argv[i], before,
+      throw InputError(fmt::format("\"{}\" is not a command of {}. {}", argv[i], before,
                                    did_you_mean(argv[i], names)));
     }
     program = *found;

@@ -4,7 +4,7 @@
 #   benchmarks/run.sh --against COMMIT         five rounds of both, in turn; says which figures moved
 #   benchmarks/run.sh --against FILE           the same machine's earlier results, kept by --output
 #   benchmarks/run.sh --help                   all options
-# Builds what it runs: the benchmarks of the working tree in build/release, those of COMMIT in
+# Builds the benchmarks of the working tree in build/release, those of COMMIT in
 # build/benchmarks-COMMIT (a git worktree, removed at the end). Needs python3 and no packages of it.
 # A cluster: benchmarks/run.sh --launch 'srun --ntasks' --ranks 8.
 set -euo pipefail

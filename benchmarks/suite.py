@@ -183,7 +183,7 @@ class Build:
 
 
 def machine():
-    """What has to be equal for two results to be compared."""
+    """Properties that must be equal for two results to be compared."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     names = re.findall(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else []
     flags = re.findall(r"^flags\s*: (.*)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else []

@@ -1,5 +1,5 @@
 #pragma once
-// What commands that start trainings take from a deck.
+// Properties of a deck that commands which start trainings need.
 #include <string>
 
 #include <lockstep/data/data_options.hpp>

@@ -55,7 +55,7 @@ ExitCode print_new_deck(const std::string& program, const ChosenKinds& kinds);
 
 /// Prints the deck's model, layer by layer, and the memory of a training step.
 ExitCode describe_model(const std::string& file, const std::vector<std::string>& overrides);
-/// Prints what each rank of a mesh, "dp=2,tp=4", would hold and send
+/// Prints memory and traffic of each rank of a mesh, "dp=2,tp=4"
 /// (train/report/mesh_report.hpp).
 ExitCode describe_mesh(const std::string& file, const std::vector<std::string>& overrides,
                        const std::string& mesh, int ranks_per_node);

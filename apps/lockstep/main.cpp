@@ -73,7 +73,8 @@ void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
-  command->add_option("-o,--output", options.output, "folder of the study, new or to go on with");
+  command->add_option("-o,--output", options.output,
+                      "folder of the study: a new one, or one to continue");
   sizes("--ranks", options.ranks, "numbers of ranks: 1,2,4,8");
   sizes("--nodes", options.nodes,
         "nodes of each, or of all; default: as few as have room for the ranks");
@@ -113,10 +114,10 @@ void add_scaling(CLI::App* command, lockstep::scaling::Options& options) {
         "measured numbers of ranks to predict from; the others are held out (default: all with "
         "cores of their own)");
   count("--ranks-a-node", options.ranks_a_node,
-        "of predicted sizes; 0: as many as a measured node has room for", 0);
+        "ranks on a node of predicted sizes; 0: as many as a measured node has room for", 0);
   command
       ->add_option("--network", options.network,
-                   "between the nodes of predicted sizes, instead of what was measured")
+                   "links between the nodes of predicted sizes, instead of the measured ones")
       ->delimiter(',')
       ->expected(2)
       ->check(lockstep::number_within(1e-6, 1e9))
@@ -149,14 +150,16 @@ void add_sweep(CLI::App* command, lockstep::sweep::Options& options) {
       ->add_option("DECK", options.deck, "a deck of classify, regress or gpt; with --program any")
       ->required();
   assignments("--set", options.overrides, "override a key for all trials: table.key=value");
-  command->add_option("-o,--output", options.output, "folder of the sweep, new or to go on with")
+  command
+      ->add_option("-o,--output", options.output,
+                   "folder of the sweep: a new one, or one to continue")
       ->required();
   assignments("--grid", options.grid,
               "values of a key: table.key=value,value,...; several: every combination");
   assignments("--random", options.random,
               "a key's values at random: table.key=log:LOW:HIGH, uniform:LOW:HIGH or int:LOW:HIGH");
   count("--trials", options.draws, "draws of --random for each combination of the grid", 1, 10'000);
-  command->add_option("--seed", options.seed, "of the draws")
+  command->add_option("--seed", options.seed, "seed of the draws")
       ->check(lockstep::seed_of_64_bits())
       ->capture_default_str();
   command->add_option("--metric", options.metric,
@@ -168,7 +171,7 @@ void add_sweep(CLI::App* command, lockstep::sweep::Options& options) {
       "--halving", options.halving,
       "successive halving: epochs:N or steps:N of each trial in the first rung");
   count("--eta", options.eta,
-        "one of so many trials goes on to the next rung, with so many times the training", 2, 1000)
+        "one in N trials continues to the next rung, with N times the training", 2, 1000)
       ->capture_default_str()
       ->needs(halving);
   count("--ranks-per-trial", options.ranks, "ranks of each trial", 1, most_ranks)
@@ -295,10 +298,11 @@ int main(int argc, char** argv) {
                        : utility::describe_mesh(files.front(), overrides, mesh, ranks_per_node);
           });
   takes_deck(describe);
-  auto* of_mesh = describe->add_option("--mesh", mesh,
-                                       "print what each rank of this mesh, instead of the deck's, "
-                                       "would hold and send: pp, dp, fsdp, cp, tp with sizes, "
-                                       "as in dp=2,tp=4");
+  auto* of_mesh =
+      describe->add_option("--mesh", mesh,
+                           "print memory and traffic of each rank of this mesh, instead "
+                           "of the deck's: pp, dp, fsdp, cp, tp with sizes, "
+                           "as in dp=2,tp=4");
   describe->add_option("--ranks-per-node", ranks_per_node, "with --mesh: to tell links apart")
       ->needs(of_mesh)
       ->check(lockstep::number_within(1, std::numeric_limits<int>::max()));
@@ -401,8 +405,8 @@ int main(int argc, char** argv) {
   report->add_option("-o,--output", pages.output, "the page, one file")->capture_default_str();
 
   lockstep::watch::Options sight;
-  auto* watch = add(&cli, "watch", "show a run in the terminal while it goes on",
-                    [&] { return utility::watch(sight); });
+  auto* watch =
+      add(&cli, "watch", "show a run in the terminal", [&] { return utility::watch(sight); });
   watch->add_option("RUN", sight.run, "a run folder, which may not exist yet")->required();
   watch->add_option("--every", sight.every, "seconds between updates")
       ->check(lockstep::number_within(0.1, 86'400))

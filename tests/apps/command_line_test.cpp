@@ -9,19 +9,19 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-TEST(CommandLine, ACommandThatThereIsNotIsNamedWithTheNearestAlsoBeforeHelp) {
+TEST(CommandLine, AnUnknownCommandIsNamedWithTheNearestOneAlsoBeforeHelp) {
   struct Case {
     Words words;
     const char* said;
   };
   for (const auto& [words, said] : {
-           Case{{"swep"}, "\"swep\" is no command of lockstep. Did you mean sweep?"},
-           Case{{"swep", "--help"}, "\"swep\" is no command of lockstep. Did you mean sweep?"},
-           Case{{"nothing", "-h"}, "\"nothing\" is no command of lockstep. Known are: doctor, "},
+           Case{{"swep"}, "\"swep\" is not a command of lockstep. Did you mean sweep?"},
+           Case{{"swep", "--help"}, "\"swep\" is not a command of lockstep. Did you mean sweep?"},
+           Case{{"nothing", "-h"}, "\"nothing\" is not a command of lockstep. Known are: doctor, "},
            Case{{"deck", "chek", "--help"},
-                "\"chek\" is no command of lockstep deck. Did you mean check?"},
+                "\"chek\" is not a command of lockstep deck. Did you mean check?"},
            Case{{"checkpoint", "verfy", "a.h5"},
-                "\"verfy\" is no command of lockstep checkpoint. Did you mean verify?"},
+                "\"verfy\" is not a command of lockstep checkpoint. Did you mean verify?"},
        }) {
     const Finished finished = lockstep_utility(words);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
@@ -34,7 +34,7 @@ TEST(CommandLine, ACommandThatThereIsNotIsNamedWithTheNearestAlsoBeforeHelp) {
   }
 }
 
-TEST(CommandLine, AnOutputThatIsADeviceOrALinkIsToldSoAndLeftAlone) {
+TEST(CommandLine, AnOutputThatIsADeviceOrALinkIsRefusedAndLeftAlone) {
   const ScratchFolder scratch;
   const std::string rows = scratch.write("metrics.jsonl", "{\"kind\":\"step\",\"step\":2}\n");
   const std::string link = scratch.file("link"), target = scratch.write("target", "mine");

@@ -81,7 +81,7 @@ int records_in(const std::string& events) {
 }
 
 /// 40 steps of 0.1 s on two ranks with all logs, on a disk that is full from the moment that `full`
-/// holds for the run folder $run. The shell then does `meanwhile`; $said is what the run says. The
+/// holds for the run folder $run. The shell then does `meanwhile`; $said is the run's output. The
 /// run folder is in scratch/kept.
 Finished on_a_full_disk(const ScratchFolder& scratch, const std::string& full,
                         const std::string& meanwhile) {
@@ -101,7 +101,7 @@ Finished on_a_full_disk(const ScratchFolder& scratch, const std::string& full,
                       built("apps/lockstep") + " checkpoint verify $run/checkpoints/*.h5");
 }
 
-TEST(DiskRoom, ForTheFilesOfOtherToolsIsMissedWithAWarningEachAndTheyAreWholeAfterwards) {
+TEST(DiskRoom, ForFilesOfOtherToolsIsOneWarningEachAndTheFilesAreWholeAfterwards) {
   if (in_namespace("true").exit_code != 0) GTEST_SKIP() << "this machine forbids user namespaces";
   const ScratchFolder scratch;
   const std::vector<std::string> warnings{
@@ -131,7 +131,7 @@ TEST(DiskRoom, ForTheFilesOfOtherToolsIsMissedWithAWarningEachAndTheyAreWholeAft
   }
 }
 
-TEST(DiskRoom, ThatNeverComesBackCostsTheLastSaveButNoEarlierCheckpoint) {
+TEST(DiskRoom, ThatStaysAwayCostsTheLastSaveButNoEarlierCheckpoint) {
   if (in_namespace("true").exit_code != 0) GTEST_SKIP() << "this machine forbids user namespaces";
   const ScratchFolder scratch;
   const Finished finished =

@@ -91,7 +91,7 @@ TEST_F(LocalCopiesOfARun, InvariantOnAnotherNumberOfRanksToTheSameBits) {
   expect_same_last_save(whole, dir);
 }
 
-/// Removes what node `node` of the last start kept.
+/// Removes the copies of node `node` of the last start.
 void lose_node(const fs::path& memory, int node) {
   int lost = 0;
   for (const auto& file : fs::directory_iterator(memory)) {

@@ -126,7 +126,7 @@ TEST_F(Curves, OfAResNetAreThoseOfOneRankOnAllMeshes) {
     train(mesh.ranks(), mesh.name(), joined(mesh.settings(), {"ddp.sync_batch_norm=true"}));
     expect_curve(mesh, 2e-2);
   }
-  for (const MeshCase& mesh : chosen({"pp"}, 2, most)) {  // a micro-batch is what BatchNorm sees
+  for (const MeshCase& mesh : chosen({"pp"}, 2, most)) {  // BatchNorm sees a micro-batch
     SCOPED_TRACE(mesh.name());
     train(mesh.ranks(), mesh.name(), joined(mesh.settings(), {"pipeline.microbatches=1"}));
     expect_curve(mesh, 2e-2);

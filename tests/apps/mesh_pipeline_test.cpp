@@ -71,7 +71,7 @@ TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
   expect_same_curve("fp16", "fp16_pp", 2e-2);
 }
 
-TEST_F(Pipelined, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
+TEST_F(Pipelined, RefusesWrongCombinationsBeforeARunFolderIsMade) {
   expect_refused(gpt(4, "no", {"mesh.pp=2", "mesh.cp=2"}), "mesh.cp does not support");
   expect_refused(gpt(2, "no", {"mesh.pp=2", "train.zero=3"}), "train.zero = 3 does not support");
   expect_refused(gpt(2, "no", {"mesh.pp=2", "train.reduction=\"invariant\""}), "invariant");

@@ -119,7 +119,7 @@ TEST_F(Mesh, AveragedWeightsOfDividedModelsAreThoseOfOneRank) {
   expect_same_curve("one", "tp", 1e-4);
 }
 
-TEST_F(Mesh, RefusesWhatDoesNotFitBeforeARunFolderIsMade) {
+TEST_F(Mesh, RefusesWrongCombinationsBeforeARunFolderIsMade) {
   expect_refused(gpt(2, "no", {"mesh.tp=3"}), "the sizes do not fit 2 ranks");
   expect_refused(gpt(3, "no", {"mesh.tp=3", "model.heads=2"}), "fewer than the 3 ranks");
   expect_refused(gpt(2, "no", {"mesh.tp=2", "optimizer.kind=\"lamb\""}), "trust ratios");

@@ -1,4 +1,4 @@
-// What a run writes for other programs: Prometheus, a log a rank, CSV. TensorBoard:
+// Files of a run for other programs: Prometheus, a log a rank, CSV. TensorBoard:
 // tensorboard_test.cpp.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Pages of `lockstep report` in headless Chromium: what a reader sees, and nothing else.
+// Pages of `lockstep report` in headless Chromium, as a reader sees them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The document of a page after its scripts, and what Chromium wrote to stderr.
+/// The document of a page after its scripts, and Chromium's stderr.
 struct Shown {
   std::string document, log;
 };
@@ -69,7 +69,7 @@ void write_study(const fs::path& folder) {
       << R"({"change":"PowerSGD","failed":"not rehearsed"}]}})";
 }
 
-// Names and texts of runs are what an attacker would choose.
+// Names and texts of runs are an attacker's.
 TEST(ReportPage, ShowsItsFiguresAndRunsNoTextOfARun) {
   const ScratchFolder scratch;
   const std::string attack = "<img src=x onerror=alert(1)>";

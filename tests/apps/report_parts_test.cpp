@@ -91,7 +91,7 @@ TEST_F(RunFolderReport, SummaryOfAnEarlierStartIsNotThisOnes) {
   EXPECT_EQ(state_of(run.record, run.curves.last_step), RunState::over);
 }
 
-TEST_F(RunFolderReport, EndsOfARunAreTold) {
+TEST_F(RunFolderReport, EndsOfARunAreDescribed) {
   test::write_run(folder_, "");
   append("elastic.jsonl", R"({"kind":"start","start":1,"ranks":4,"step":0})"
                           "\n"
@@ -107,7 +107,7 @@ TEST_F(RunFolderReport, EndsOfARunAreTold) {
   EXPECT_EQ(state_in_words(read_run(folder_), 20), "giving up");
 }
 
-TEST_F(RunFolderReport, DamageIsSaidAndTheRestIsRead) {
+TEST_F(RunFolderReport, DamageIsReportedAndTheRestIsRead) {
   test::write_run(folder_, "[train\nepochs = 2\n");
   append("metrics.jsonl", "nonsense\n{\"kind\":\"step\",\"st");
   append("elastic.jsonl", "no JSON\n{\"kind\":\"start\",\"start\":\"two\",\"step\":5}\n");
@@ -118,7 +118,7 @@ TEST_F(RunFolderReport, DamageIsSaidAndTheRestIsRead) {
   for (const std::string& fault : run.record.faults) all += fault + "\n";
   for (const char* part :
        {"summary.json is damaged", "The deck cannot be read", "1 lines of",
-        "1 of 9 lines are no rows", "the first in line 9", "ends in the midst of a line"}) {
+        "1 of 9 lines are not rows", "the first in line 9", "ends in the midst of a line"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
   ASSERT_EQ(run.record.elastic.size(), 1U);

@@ -53,7 +53,7 @@ TEST_F(ReportCommand, OfTenThousandStepsIsSmall) {
   EXPECT_LE(finished.seconds, 5);  // 0.3 on an idle machine: this test does not measure
 }
 
-TEST_F(ReportCommand, OverlaysRunsAndSaysWhatCannotBeCompared) {
+TEST_F(ReportCommand, OverlaysRunsAndNamesThoseThatCannotBeCompared) {
   const ScratchFolder scratch;
   write_run(scratch.file("a"), "[optimizer]\nlr = 0.1\n");
   write_run(scratch.file("b"), "[optimizer]\nlr = 0.2\n", "gpt");
@@ -137,7 +137,7 @@ TEST(Watch, ExitCodeTellsHowTheRunEnded) {
   EXPECT_TRUE(watch().says("it failed or was killed"));
 }
 
-TEST(Watch, RefusesWhatIsNoRun) {
+TEST(Watch, RefusesAFolderWithoutARun) {
   const ScratchFolder scratch;
   const Finished once = lockstep_utility({"watch", scratch.file("missing"), "--once"});
   EXPECT_EQ(once.exit_code, 2);
@@ -172,7 +172,7 @@ TEST(Watch, RedrawsOnlyOnATerminalThatCan) {
   EXPECT_TRUE(dumb.says("step 20 of 20")) << dumb.output;
 }
 
-/// What `lockstep watch` draws while a run goes on, on a terminal of 24 rows.
+/// The pictures of `lockstep watch` during a run, on a terminal of 24 rows.
 struct Drawn {
   Finished finished;
   std::vector<std::vector<std::string>> pictures;  ///< lines without escape sequences

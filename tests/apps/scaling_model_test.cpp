@@ -1,5 +1,4 @@
-// The model beside a scaling study: what known parameters must give back, and steps worked out by
-// hand.
+// The model of a scaling study: fits return known parameters, and steps worked out by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,7 +79,7 @@ TEST(CollectiveModel, GivesAlgorithmLatencyOverheadAndBandwidthBack) {
   }
 }
 
-// Caches hold what is small: the straight line is wrong, and the correction is not.
+// Caches hold small tensors: the straight line is wrong, the correction is not.
 TEST(CollectiveModel, FollowsABandwidthThatFallsWithSize) {
   const std::vector<double> measured{1.5e-6, 1.6e-6, 4.6e-6, 220e-6, 2841e-6};
   std::vector<CollectiveTime> times;
@@ -162,7 +161,7 @@ TEST(CollectiveModel, LevelsAreFittedOneAfterTheOther) {
                    "--network"));
 }
 
-TEST(Stragglers, TheLatestOfNormalRanksIsWhatTablesSay) {
+TEST(Stragglers, TheLatestOfNormalRanksIsThatOfPublishedTables) {
   EXPECT_EQ(expected_maximum(1), 0);
   EXPECT_NEAR(expected_maximum(2), 1 / std::sqrt(std::numbers::pi), 1e-9);
   EXPECT_NEAR(expected_maximum(3), 1.5 / std::sqrt(std::numbers::pi), 1e-9);
@@ -182,7 +181,7 @@ TEST(Timeline, ABucketsSumIsHiddenBehindTheRestOfBackward) {
   EXPECT_DOUBLE_EQ(overlap(10, {}).end_s, 10);
 }
 
-TEST(Timeline, OwnWorkPutsBackwardOff) {
+TEST(Timeline, OwnWorkDelaysBackward) {
   // Ready at 4; own work until 5; the second is ready at 11, done at 12 with its own, at 14 sent.
   const Overlap both = overlap(10, {{{4, 1, 3}, {10, 1, 2}}});
   EXPECT_DOUBLE_EQ(both.end_s, 14);
@@ -262,7 +261,7 @@ PredictionInput study_of(const std::vector<int>& ranks) {
   return input;
 }
 
-TEST(Prediction, AHeldOutSizeIsWorkedOutFromTheOthers) {
+TEST(Prediction, AHeldOutSizeIsPredictedFromTheOthers) {
   const auto input = study_of({1, 2, 4, 8});
   const Prediction prediction = predict(input, {});
   EXPECT_EQ(prediction.fit, (std::vector<int>{1, 2, 4}));
@@ -284,7 +283,7 @@ TEST(Prediction, AHeldOutSizeIsWorkedOutFromTheOthers) {
   EXPECT_TRUE(prediction.json().at("sizes").at(3).contains("error"));
 }
 
-TEST(Prediction, GoesOnToManyNodesOnANetworkThatIsAssumed) {
+TEST(Prediction, ReachesManyNodesOnAnAssumedNetwork) {
   auto input = study_of({1, 2, 4, 8});
   input.mode = Mode::weak;  // of one share: 128 samples a rank
   for (Result& result : input.results) result = measured(result.ranks, 128 * result.ranks, 0, 0);
@@ -310,7 +309,7 @@ TEST(Prediction, GoesOnToManyNodesOnANetworkThatIsAssumed) {
   EXPECT_EQ(predict(input, {}).sizes[4].nodes, 1);
 }
 
-TEST(Prediction, RefusesWhatItCannotKnow) {
+TEST(Prediction, RefusesSizesWithoutSamplesOrMeasurements) {
   auto input = study_of({1, 2, 4});
   input.predict = {256};
   EXPECT_TRUE(says(predict(input, {}).sizes[3].failed, "no sample for each of 256 ranks"));
@@ -356,7 +355,7 @@ TEST(Prediction, DividesAMachineWithMoreRanksThanCores) {
   EXPECT_TRUE(says(table(named), "is not that of a rank with cores of its own"));
 }
 
-TEST(Prediction, WhatWouldHelpIsABestFirstTable) {
+TEST(Prediction, ChangesThatWouldHelpAreATableBestFirst) {
   const auto input = study_of({1, 2, 4});
   const std::vector<Variant> variants{
       {.name = "half", .settings = {"ddp.comm_hook=\"bf16_compress\""}},

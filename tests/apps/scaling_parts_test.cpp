@@ -274,13 +274,13 @@ TEST(ScalingStore, RefusesAFolderOfSomethingElseAndOneThatAnotherProcessHas) {
   const auto open = [&](const std::string& folder) {
     return message_of<InputError>([&] { const Store store(folder, identity()); });
   };
-  EXPECT_TRUE(has(open(scratch.path()), "something else than a study: thesis.tex"));
-  EXPECT_TRUE(has(open(scratch.file("thesis.tex")), "is no folder"));
+  EXPECT_TRUE(has(open(scratch.path()), "other files than a study's: thesis.tex"));
+  EXPECT_TRUE(has(open(scratch.file("thesis.tex")), "is not a folder"));
   const Store held(scratch.file("study"), identity());
   EXPECT_FALSE(has(open(scratch.file("study")), "nothing was thrown"));
   { const Store damaged(scratch.file("damaged"), identity()); }
   scratch.write("damaged/study.json", "{}");
-  EXPECT_TRUE(has(open(scratch.file("damaged")), "no file of a scaling study"));
+  EXPECT_TRUE(has(open(scratch.file("damaged")), "not a file of a scaling study"));
 }
 
 TEST(ScalingStore, KnowsAPointOnceItIsPut) {
@@ -350,7 +350,7 @@ TEST(ScalingReport, JsonHoldsEverySampleAndIsWhatCompareReads) {
   scratch.write("other.json", "[]");
   EXPECT_TRUE(has(
       message_of<InputError>([&] { static_cast<void>(read_study(scratch.file("other.json"))); }),
-      "no file of a scaling study"));
+      "not a file of a scaling study"));
 }
 
 /// With one blank between two words.
@@ -401,7 +401,7 @@ TEST(ScalingReport, ThePlotIsXmlWithAPointForEachMeasuredSize) {
     EXPECT_EQ(count(text, ">ideal<"), 2);
     EXPECT_EQ(count(text, std::string(words(mode)) + " scaling"), 1);
   }
-  // Hollow circles, gpPt5, of what was predicted.
+  // Hollow circles, gpPt5, of predicted sizes.
   const std::vector<Predicted> predicted{{.ranks = 8, .samples_per_s = 3e4},
                                          {.ranks = 64, .failed = "no"},
                                          {.ranks = 512, .samples_per_s = 1e6}};

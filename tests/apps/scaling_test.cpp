@@ -177,7 +177,7 @@ TEST_F(Scaling, RefusesWithASentenceWhatCannotBeMeasured) {
       {{}, "--ranks names no numbers of ranks"},
       {{"--ranks", "1", "--nodes", "2"}, "--nodes 2: there is 1 here"},
       {{"--ranks", "1", "--set", "train.epoch=1"}, "epochs"},
-      {{"--ranks", "1", "--program", "no_such_program"}, "no_such_program is no program"},
+      {{"--ranks", "1", "--program", "no_such_program"}, "no_such_program is not a program"},
       {{"--ranks", "1", "--strong", "--weak"}, "excludes"},
       {{"--ranks", "0"}, "--ranks"},
       {{"--ranks", "1", "--predict", "0"}, "--predict"},
@@ -239,8 +239,8 @@ TEST_F(Scaling, AJobScriptAsksForTheFullestNodeOfAnySize) {
       << printed.output;
 }
 
-// What PBS and Flux do around the script is played by stand-ins: the files and variables that it
-// reads, `flux hostlist`, and `flux run`, which starts the ranks by the tests' launcher.
+// Stand-ins play the part of PBS and Flux around the script: the files and variables that it reads,
+// `flux hostlist`, and `flux run`, which starts the ranks by the tests' launcher.
 TEST_F(Scaling, TheScriptsOfPbsAndFluxRunTheStudyAndASignalReachesIt) {
   const std::string host = host_name();
   scratch_.write("nodes", host + "\n" + host + "\n");

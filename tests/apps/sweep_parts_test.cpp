@@ -1,4 +1,4 @@
-// What `lockstep sweep` plans, decides and refuses, without a training.
+// Plans, decisions and refusals of `lockstep sweep`, without a training.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -41,7 +41,7 @@ TEST(SweepSearch, AGridIsEveryCombinationWithTheLastKeyFastest) {
   EXPECT_EQ(parse_grid(R"(a.x="1\",2",'3,4')").values, (Strings{R"("1\",2")", "'3,4'"}));
 }
 
-// Numbers of an earlier build: whoever changes them changes which trials a seed means.
+// Numbers of an earlier build: other numbers would change a seed's trials.
 TEST(SweepSearch, DrawsAreTheSameOnEveryMachineAndIndependentOfOtherKeys) {
   const auto rate = parse_random("optimizer.lr=log:1e-4:1");
   const auto width = parse_random("model.width=int:1:4");
@@ -73,7 +73,7 @@ TEST(SweepSearch, DrawsAreTheSameOnEveryMachineAndIndependentOfOtherKeys) {
   EXPECT_EQ(parse_random("a.x=uniform:100:100.0000001").value(1, 1), "100.0") << "a TOML float";
 }
 
-TEST(SweepSearch, RefusesWhatItCannotRead) {
+TEST(SweepSearch, RefusesMalformedArguments) {
   const auto grid = [](const std::string& text) {
     return message_of<InputError>([&] { static_cast<void>(parse_grid(text)); });
   };
@@ -96,7 +96,7 @@ TEST(SweepSearch, RefusesWhatItCannotRead) {
   const Distribution draw = parse_random("a.x=int:1:2");
   EXPECT_TRUE(has(all({axis, axis}, {}, 0), "a.x is given twice"));
   EXPECT_TRUE(has(all({axis}, {draw}, 2), "a.x is given twice"));
-  EXPECT_TRUE(has(all({}, {}, 0), "name what to vary"));
+  EXPECT_TRUE(has(all({}, {}, 0), "name the keys to vary"));
   EXPECT_TRUE(has(all({axis}, {}, 2), "there is no --random"));
   EXPECT_TRUE(has(all({}, {draw}, 0), "needs --trials"));
   EXPECT_TRUE(has(all({axis}, {parse_random("a.y=int:1:2")}, 5001), "more than 10000 trials"));
@@ -256,7 +256,7 @@ TEST(SweepTrial, AFailureHasItsReasonAndIsTriedAgainUnlessItIsTheTrialsOwn) {
   EXPECT_FALSE(run.end({.code = 2, .sentence = "bad data"}).tried_again);
   EXPECT_TRUE(run.end({.code = 3, .sentence = "rank 1 is lost"}).tried_again);
   const Trial killed = run.end({.code = 9, .signal = SIGKILL});
-  EXPECT_EQ(killed.failed, "a rank was ended by signal 9 (Killed), as for want of memory");
+  EXPECT_EQ(killed.failed, "a rank was ended by signal 9 (Killed), perhaps out of memory");
   EXPECT_TRUE(killed.tried_again);
   EXPECT_EQ(run.end({.code = 1, .sentence = "x", .out_of_memory = true}).failed,
             "out of memory, as Slurm reports");

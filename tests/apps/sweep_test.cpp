@@ -63,7 +63,7 @@ class Sweep : public ::testing::Test {
 
 const Words four{"--grid", "optimizer.lr=0.05,0.01", "--grid", "train.seed=1,2"};
 
-TEST_F(Sweep, KilledStoppedAndRobbedOfARankItGoesOnAndGivesTheSameTable) {
+TEST_F(Sweep, KilledStoppedAndWithALostRankItContinuesToTheSameTable) {
   Words trials = four;
   trials.insert(trials.end(), {"--set", "train.epochs=60"});
   const Finished whole = sweep("whole", trials);
@@ -255,7 +255,7 @@ TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
     const char* said;
   };
   const std::vector<Case> cases{
-      {{}, "name what to vary"},
+      {{}, "name the keys to vary"},
       {{"--grid", "optimizer.lrr=0.1"}, "Did you mean lr?"},
       {{"--grid", "optimizer.lr=0.1,-1"}, "optimizer.lr=-1: optimizer.lr = -1 is out of range"},
       {{"--grid", "optimizer.kind=\"sgd\",\"adm\""}, "\"adm\""},
@@ -270,7 +270,7 @@ TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
        "halving needs a figure of that set"},
       {{"--grid", "train.seed=1,2", "--only", "2"}, "--only 2: the last trial is 1"},
       {{"--grid", "train.seed=1,2", "--only", "1", "--halving", "epochs:1"}, "leave one out"},
-      {{"--grid", "train.seed=1,2", "--program", "no_such"}, "no_such is no program"},
+      {{"--grid", "train.seed=1,2", "--program", "no_such"}, "no_such is not a program"},
       {{"--grid", "train.seed=1,2", "--program", built("tests/apps/misbehave"), "--metric", "x"},
        "is a smaller x better?"},
       {{"--random", "train.seed=int:1:9"}, "--random needs --trials"},
@@ -312,7 +312,7 @@ TEST_F(Sweep, RefusesAFolderOfAnotherSweepOfSomethingElseOrInUse) {
   scratch_.write("other/notes.txt", "x");
   const Finished other = sweep("other", one);
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_TRUE(other.says("holds something else than a sweep: notes.txt")) << other.output;
+  EXPECT_TRUE(other.says("holds other files than a sweep's: notes.txt")) << other.output;
 }
 
 TEST_F(Sweep, TasksOfAnArrayRunATrialEachAndTheCommandWithoutThemMakesTheTable) {
@@ -337,7 +337,7 @@ TEST_F(Sweep, TasksOfAnArrayRunATrialEachAndTheCommandWithoutThemMakesTheTable) 
   EXPECT_EQ(rows("array").size(), 2U);
 }
 
-TEST_F(Sweep, AProgramOfOnesOwnIsSweptByItsOwnFigures) {
+TEST_F(Sweep, AUsersProgramIsSweptByItsOwnMetric) {
   const Words own{"--grid",         "train.seed=1,2", "--set",
                   "train.epochs=1", "--program",      built("tests/apps/misbehave"),
                   "--metric",       "test_accuracy"};

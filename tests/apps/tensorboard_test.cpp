@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Holds every number of metrics.jsonl against the events, and prints what else there is.
+/// Compares every number of metrics.jsonl with the events, and prints further events.
 constexpr const char* compare = R"(
 import collections, json, sys
 import numpy

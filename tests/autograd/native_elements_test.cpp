@@ -1,5 +1,5 @@
-// What elementwise operations, sums and copies of bf16 and f16 promise beside accuracy
-// (narrow_test) and memory (native_test).
+// Promises of elementwise operations, sums and copies of bf16 and f16 beside accuracy (narrow_test)
+// and memory (native_test).
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -27,7 +27,7 @@ Variable activation(const Shape& shape, double value, DType dtype) {
   return to(Variable(Tensor::full(shape, value, DType::f64), true), dtype);
 }
 
-/// Half as many again as y's; what is held is rounded up to the allocator's sizes.
+/// Half as many again as y's; held bytes are rounded up to the allocator's sizes.
 std::int64_t bytes_of_more_than(const Variable& y) {
   return static_cast<std::int64_t>(y.data().bytes()) * 3 / 2;
 }

@@ -1,4 +1,4 @@
-// Products and attention of bf16 and f16 variables: what they keep, and the types of gradients.
+// Products and attention of bf16 and f16 variables: kept memory, and the types of gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ Variable result_of(const Shape& shape, int seed, DType dtype) {
   return to(leaf_of(shape, seed, DType::f32), dtype);
 }
 
-/// What the graph of f() holds, its result included.
+/// Bytes that the graph of f() holds, its result included.
 template <class F>
 std::int64_t bytes_held(const F& f) {
   static_cast<void>(f());  // whatever threads keep

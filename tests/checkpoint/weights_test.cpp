@@ -287,7 +287,7 @@ TEST_F(Weights, OfAnHdf5FileThatAreNotInItAreRefused) {
 }
 
 // torch.save writes a zip archive, before PyTorch 1.6 a pickle.
-TEST_F(Weights, OfTorchSaveAreRefusedWithTheCallThatWritesWhatIsRead) {
+TEST_F(Weights, OfTorchSaveAreRefusedWithTheCallThatWritesReadableOnes) {
   const std::string file = folder_ / "mine.pt";
   for (const char* begin : {"PK\x03\x04", "\x80\x02"}) {
     std::ofstream(file, std::ios::binary) << begin << std::string(100, '{');

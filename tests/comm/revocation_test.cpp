@@ -70,7 +70,7 @@ TEST(Revocation, ThatIsNotUsedLeavesTheGroupAsItIs) {
   });
 }
 
-TEST(Revocation, DoesNothingWhereNobodyElseIs) {
+TEST(Revocation, DoesNothingInAGroupOfOne) {
   FakeGroup group(4, 1);
   Revocation revocation(group);
   revocation.revoke("for others");

@@ -170,7 +170,7 @@ TEST(RpcApplications, StepsThatAreNoneAreExitCodeTwo) {
   }
 }
 
-TEST(RpcApplications, TheRecurrentNetworkSaysWhatIsWrongWithItsText) {
+TEST(RpcApplications, TheRecurrentNetworkNamesTheFaultOfItsText) {
   const ScratchFolder folder;
   const std::string text = folder.write("short.txt", std::string(3000, 'x'));
   for (const auto& [file, steps, words] :
@@ -184,7 +184,7 @@ TEST(RpcApplications, TheRecurrentNetworkSaysWhatIsWrongWithItsText) {
   }
 }
 
-TEST(RpcApplications, CartPoleRefusesAWayItDoesNotKnow) {
+TEST(RpcApplications, CartPoleRefusesAnUnknownMode) {
   const Finished finished = run(app(2, "docs/examples/cart_pole", {"togther"}));
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(finished.says("[singly | together]")) << finished.output;

@@ -189,7 +189,7 @@ TEST_P(Collectives, SendAndReceiveReturnTheGradientToTheSender) {
   });
 }
 
-TEST_P(Collectives, RefuseWhatIsNotLinear) {
+TEST_P(Collectives, RefuseReductionsThatAreNotLinear) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const Variable x(input_of(group->rank(), group->size()), true);
     const auto message = [](const auto& call) { return test::message_of<InputError>(call); };

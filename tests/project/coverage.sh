@@ -11,7 +11,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# What the headers declare and the page names, read once: a search for each of some hundred names takes seconds.
+# Names in the headers and on the page, read once: a search for each of some hundred names takes seconds.
 declare -A declared named
 while read -r name; do declared[$name]=1; done < <(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp \
   "$sources"/nn/layers/*.hpp "$sources"/optim/{,schedules/}*.hpp "$sources"/parallel/{,*/}*.hpp \

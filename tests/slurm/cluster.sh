@@ -136,7 +136,7 @@ munge() {
     --seed-file="$1/seed" --num-threads=1
 }
 
-# What a link sends, slowed.
+# Slows the sends of a link.
 slow() { tc qdisc add dev "$1" root tbf rate "$rate" burst 128kb latency 50ms; }
 
 # Links node $1, whose first process is $2, with the switch.

@@ -80,7 +80,7 @@ std::vector<std::int32_t> copied_part(const Placement& placement, const Shape& s
   return part.to_vector<std::int32_t>();
 }
 
-TEST(CopyPart, OfRowsColumnsPartsAndRunsIsWhatThePlacementSays) {
+TEST(CopyPart, OfRowsColumnsPartsAndRunsFollowsThePlacement) {
   using Values = std::vector<std::int32_t>;
   const Shape all{4, 3};
   EXPECT_EQ(copied_part(Placement::slab(all, {1, 0}), {2, 3}), (Values{10, 11, 12, 20, 21, 22}));

@@ -35,7 +35,7 @@ class FileSizeLimit {
   void (*handler_)(int);
 };
 
-/// What stands behind time and prefix in each line.
+/// The text after time and prefix in each line.
 std::string levels_and_texts(const std::string& file) {
   std::ifstream in(file);
   std::string all;

@@ -59,7 +59,7 @@ void add_condition(Assignment& assignment, const std::string& condition) {
   assignment.condition += (assignment.condition.empty() ? "" : ", and ") + condition;
 }
 
-/// What a lost rank leaves has to be a mesh of this deck again.
+/// The ranks that remain after a loss must form a mesh of this deck again.
 void take_mesh(const train::MeshOptions& mesh, Assignment& assignment) {
   Sizes& sizes = assignment.sizes;
   std::vector<std::string> fixed;

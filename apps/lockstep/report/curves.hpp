@@ -75,7 +75,7 @@ class Curves {
   void add_times(const train::MetricsRow& row);
   void add_evaluation(const std::string& name, double step, double value);
 
-  Anatomy of_epoch_;  ///< what the epoch's "step" rows have told
+  Anatomy of_epoch_;  ///< from the epoch's "step" rows
   double seconds_of_epoch_ = 0;
   std::int64_t done_ = 0;  ///< steps that rows have told of
 };

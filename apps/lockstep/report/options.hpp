@@ -4,7 +4,7 @@
 
 namespace lockstep::report {
 
-/// What `lockstep report` takes.
+/// Options of `lockstep report`.
 struct Options {
   std::vector<std::string> paths;      ///< folders of runs and of scaling studies
   std::string output = "report.html";  ///< the page

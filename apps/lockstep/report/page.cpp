@@ -32,7 +32,7 @@ const char* words(Style style) {
   return "";
 }
 
-/// Six digits, more than a chart shows. What is no finite number is null.
+/// Six digits, more than a chart shows. A number that is not finite becomes null.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (std::abs(value) < 1e15 && value == std::floor(value)) return static_cast<std::int64_t>(value);

@@ -57,7 +57,7 @@ struct Section {
 
 struct Page {
   std::string title;
-  std::vector<std::string> notes;  ///< what is missing or cannot be compared
+  std::vector<std::string> notes;  ///< missing files, and runs that cannot be compared
   std::vector<Section> sections;
 };
 

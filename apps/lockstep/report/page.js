@@ -93,7 +93,7 @@ function drawChart(chart, parent) {
     underlayCallback: drawMarks(chart)
   });
   if (log) log.onchange = () => dygraph.updateOptions({ logscale: log.checked });
-  // What the chart shows, in words: its last values, for those who cannot see it, and for tests.
+  // The chart in words, for readers who cannot see it, and for tests: its last values.
   plot.setAttribute("role", "img");
   plot.setAttribute("aria-label", chart.title + ": " + chart.series.map((s, i) =>
     labels[i + 1] + " " + (s.y.length ? inFigures(s.y[s.y.length - 1] ?? NaN) : "") + " at " + s.x[s.x.length - 1]).join(", "));

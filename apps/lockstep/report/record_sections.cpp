@@ -67,7 +67,7 @@ Table::Row row_of(const ElasticEvent& event) {
   }
   if (event.kind == "end")
     what = fmt::format("start {} ended after {:.1f} s: {}", event.start, event.seconds, event.text);
-  // An end that nobody asked for.
+  // An end without a request.
   const bool is_failure = event.kind == "end" && event.why != "completed" &&
                           event.why != "stopped" && event.why != "members";
   return {{event.time, event.kind, event.step < 0 ? "" : std::to_string(event.step), what},
@@ -80,7 +80,7 @@ void add_checkpoints(Page& page, const Records& runs) {
   for (const RunRecord* run : runs) {
     const std::string of = runs.size() == 1 ? "" : " of " + run->name;
     if (!run->elastic.empty()) {
-      Table table{.head = {"time", "kind", "step", "what happened" + of}, .rows = {}};
+      Table table{.head = {"time", "kind", "step", "event" + of}, .rows = {}};
       for (const ElasticEvent& event : run->elastic) table.rows.push_back(row_of(event));
       section.tables.push_back(std::move(table));
     }

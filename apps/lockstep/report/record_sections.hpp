@@ -1,5 +1,5 @@
 #pragma once
-// What run folders say beside their metrics, as sections of a page.
+// Contents of run folders other than metrics, as sections of a page.
 #include <string>
 #include <vector>
 

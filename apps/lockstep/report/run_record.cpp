@@ -32,7 +32,7 @@ Json object_in(const fs::path& file, std::vector<std::string>& faults) {
   if (!fs::exists(file, error)) return Json::object();
   Json json = Json::parse(text_of(file), nullptr, false);
   if (json.is_object()) return json;
-  faults.push_back(fmt::format("{} is damaged: it is no object of JSON.", file.string()));
+  faults.push_back(fmt::format("{} is damaged: it is not a JSON object.", file.string()));
   return Json::object();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a run's folder says beside its metrics.
+// Contents of a run folder other than its metrics.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -38,23 +38,23 @@ struct RunRecord {
   std::vector<std::pair<std::string, std::string>> deck_keys;  ///< "train.seed", in TOML
   std::vector<ElasticEvent> elastic;
   std::vector<SavedCheckpoint> checkpoints;  ///< newest first
-  std::vector<std::string> faults;           ///< sentences about what could not be read
+  std::vector<std::string> faults;           ///< sentences about files that could not be read
 
-  /// Starts that elastic.jsonl tells of; 1 without it.
+  /// Starts in elastic.jsonl; 1 without it.
   [[nodiscard]] int starts() const noexcept;
 };
 
 /// Whether a run has begun in the folder.
 [[nodiscard]] bool holds_a_run(const std::filesystem::path& folder);
 
-/// Throws InputError if the folder holds no run: there is none, it is a file, it holds something
+/// Throws InputError if the folder holds no run: it does not exist, is a file, holds something
 /// else, or runs are in folders in it, whose names are then given. A file that is damaged is one of
 /// `faults`.
 [[nodiscard]] RunRecord read_run(const std::filesystem::path& folder);
 
 enum class RunState : std::uint8_t {
   going_on,
-  between_starts,  ///< under `lockstep elastic`, which has not said that it is over
+  between_starts,  ///< under `lockstep elastic`, which has not ended
   completed,
   stopped,  ///< on request, with its state saved
   over,     ///< neither: it failed, or was killed

@@ -221,7 +221,7 @@ Section overview(const std::vector<Run>& runs) {
   return section;
 }
 
-/// By its name, else by what it evaluates; empty: not known.
+/// By its name, else by its metrics; empty: not known.
 std::string task_of(const Run& run) {
   const std::string app = figure_of(run.record, "app");
   if (!app.empty()) return app;
@@ -261,7 +261,7 @@ Run read_whole_run(const std::filesystem::path& folder) {
   reader.read([&](const train::MetricsRow& row) { run.curves.add(row); });
   if (reader.invalid_lines() > 0) {
     run.record.faults.push_back(
-        fmt::format("{}: {} of {} lines are no rows and were left out, the first in line {}.",
+        fmt::format("{}: {} of {} lines are not rows and were left out, the first in line {}.",
                     (folder / "metrics.jsonl").string(), reader.invalid_lines(),
                     reader.invalid_lines() + reader.rows(), reader.first_invalid_line()));
   }

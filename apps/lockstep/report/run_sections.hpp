@@ -17,7 +17,7 @@ struct Run {
 /// Reads a folder's run. Throws InputError as read_run() does.
 [[nodiscard]] Run read_whole_run(const std::filesystem::path& folder);
 
-/// Adds their sections, and notes on what is missing and on what cannot be compared.
+/// Adds their sections, and notes on missing files and on runs that cannot be compared.
 void add_runs(Page& page, const std::vector<Run>& runs);
 
 }  // namespace lockstep::report

@@ -65,7 +65,7 @@ scaling::Assignment read_assignment(const scaling::Options& options) {
     program = bundled_program(train::read_task_options(deck).data);
   } else {
     if (elastic::find_program(program).empty())
-      throw InputError(program + " is no program that can be started");
+      throw InputError(program + " is not a program that can be started");
     // What the tables of its task mean is the program's own: their text has to do.
     Deck deck = Deck::load(options.deck, options.overrides);
     plan = train::read_run_plan(deck);

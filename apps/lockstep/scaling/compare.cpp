@@ -24,7 +24,7 @@ Study study_of(const Json& content, const std::filesystem::path& file) {
     for (const auto& sample : content.at("samples")) study.results.push_back(Result::from(sample));
     return study;
   } catch (const Json::exception&) {
-    throw InputError(file.string() + " is no file of a scaling study");
+    throw InputError(file.string() + " is not a file of a scaling study");
   }
 }
 

@@ -15,8 +15,8 @@ constexpr std::string_view about =
     "that\n"
     "# are done are not measured again.\n";
 
-/// What gives the study the job's hosts, and the options for it. A command line that names hosts or
-/// a launcher of its own keeps them.
+/// The lines of a script that find the job's hosts, and the options that give them to the study. A
+/// command line that names hosts or a launcher keeps its own.
 struct Hosts {
   std::string lines, options;
 };

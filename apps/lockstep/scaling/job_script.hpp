@@ -7,7 +7,7 @@
 
 namespace lockstep::scaling {
 
-/// A command line for a shell, without its `--script KIND`: what a job script runs.
+/// The command line that a job script runs: the shell's, without `--script KIND`.
 [[nodiscard]] std::string without_script(const std::vector<std::string>& arguments);
 
 /// A job script that makes a study in one allocation of Slurm's ("slurm"), PBS' or Flux' (`kind`):

@@ -35,7 +35,7 @@ struct Options {
   std::vector<int> fit;         ///< ranks to predict from; empty: those with cores of their own
   int ranks_a_node = 0;         ///< of predicted sizes; 0: as many as a node has room for
   std::vector<double> network;  ///< assumed between nodes: latency in us, GB/s; empty: measured
-  bool try_best = false;        ///< measure what is predicted to help most
+  bool try_best = false;        ///< measure the change that is predicted to help most
   [[nodiscard]] bool wants_prediction() const noexcept {
     return !predict.empty() || !fit.empty() || try_best;
   }

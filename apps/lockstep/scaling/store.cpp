@@ -17,12 +17,12 @@ void expect_study_or_nothing(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "study.json", error) || !fs::exists(folder, error)) return;
   if (!fs::is_directory(folder, error))
-    throw InputError(fmt::format("--output {} is no folder", folder.string()));
+    throw InputError(fmt::format("--output {} is not a folder", folder.string()));
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     // Of a process that was killed at the very beginning.
     if (name.starts_with(FolderLock::file_name) || name.starts_with("study.json")) continue;
-    throw InputError(fmt::format("--output {} holds something else than a study: {}; name another",
+    throw InputError(fmt::format("--output {} holds other files than a study's: {}; name another",
                                  folder.string(), name));
   }
 }
@@ -37,7 +37,7 @@ fs::path checked(const fs::path& folder) {
 Json read_study_file(const fs::path& file) {
   constexpr std::int64_t most_bytes = std::int64_t{256} << 20U;
   Json json = Json::parse(read_small_file(file, most_bytes), nullptr, false);
-  if (!json.is_object()) throw InputError(file.string() + " is no file of a scaling study");
+  if (!json.is_object()) throw InputError(file.string() + " is not a file of a scaling study");
   return json;
 }
 
@@ -53,7 +53,7 @@ Store::Store(const fs::path& folder, const Identity& identity)
   try {
     differs = difference(Identity::from(read_study_file(file)), identity);
   } catch (const Json::exception&) {
-    throw InputError(file.string() + " is no file of a scaling study");
+    throw InputError(file.string() + " is not a file of a scaling study");
   }
   if (differs.empty()) return;
   throw InputError(fmt::format(

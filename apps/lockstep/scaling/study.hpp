@@ -21,8 +21,8 @@ struct Assignment {
 /// Makes a study, or the rest of it, prints its table, and writes scaling.json and scaling.svg;
 /// with --dry-run or --script prints what it would do. docs/guide/scaling.md. A plain process,
 /// which never enters MPI. With Options::predict, fit or try_best also predicts, by
-/// Assignment::rehearse. Throws InputError: what cannot be measured, or not be compared with what
-/// the folder holds.
+/// Assignment::rehearse. Throws InputError for a study that cannot be measured, or compared with
+/// the folder's.
 [[nodiscard]] ExitCode run_study(const Options& options, Assignment assignment);
 
 }  // namespace lockstep::scaling

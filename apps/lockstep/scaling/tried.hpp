@@ -1,5 +1,5 @@
 #pragma once
-// What is predicted to help most, measured.
+// Measures the change that is predicted to help most.
 #include <optional>
 #include <string>
 

@@ -43,7 +43,7 @@ ReadDeck read(const sweep::Options& options, const Settings& settings) {
     std::string hash = deck.hash();
     return {std::move(deck), std::move(plan), std::move(hash)};
   }
-  // What the tables of its task mean is the program's own: their text has to do.
+  // The program alone knows the keys of its task's tables: they are compared as text.
   Deck deck = Deck::load(options.deck, overrides);
   train::RunPlan plan = train::read_run_plan(deck);
   std::string text = deck.resolved() + read_small_file(options.deck, most_bytes);
@@ -107,7 +107,7 @@ void choose_metric(Assignment& assignment, const sweep::Options& options, ReadDe
     const auto known = known_metrics(target_kind(data), base.plan.eval.top_k, has_validation);
     if (std::ranges::find(known, metric) == known.end()) {
       const std::vector<std::string_view> names(known.begin(), known.end());
-      throw InputError(fmt::format("--metric {} is no figure of these runs. {}", metric,
+      throw InputError(fmt::format("--metric {} is not a metric of these runs. {}", metric,
                                    did_you_mean(metric, names)));
     }
   } else {
@@ -131,8 +131,8 @@ void choose_metric(Assignment& assignment, const sweep::Options& options, ReadDe
   }
 }
 
-/// Reads every trial's deck, so that a wrong key or value is told before anything starts. Of those
-/// that resolve to the same deck the first is kept.
+/// Reads every trial's deck, so that a wrong key or value is reported before anything starts. Of
+/// those that resolve to the same deck the first is kept.
 void keep_different(Assignment& assignment, const sweep::Options& options,
                     const std::vector<Settings>& trials) {
   std::set<std::string> known;
@@ -153,7 +153,7 @@ void keep_different(Assignment& assignment, const sweep::Options& options,
 ExitCode sweep(const sweep::Options& options) {
   Assignment assignment;
   if (!options.program.empty() && elastic::find_program(options.program).empty())
-    throw InputError(options.program + " is no program that can be started");
+    throw InputError(options.program + " is not a program that can be started");
   ReadDeck base = read(options, {});
   assignment.deck_hash = base.hash;
   assignment.epochs = base.plan.train.epochs;

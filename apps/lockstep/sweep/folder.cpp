@@ -27,12 +27,12 @@ fs::path checked(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "sweep.json", error) || !fs::exists(folder, error)) return folder;
   if (!fs::is_directory(folder, error))
-    throw InputError(fmt::format("--output {} is no folder", folder.string()));
+    throw InputError(fmt::format("--output {} is not a folder", folder.string()));
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     // Of a process that was killed at the very beginning.
     if (name.starts_with(FolderLock::file_name) || name.starts_with("sweep.json")) continue;
-    throw InputError(fmt::format("--output {} holds something else than a sweep: {}; name another",
+    throw InputError(fmt::format("--output {} holds other files than a sweep's: {}; name another",
                                  folder.string(), name));
   }
   return folder;
@@ -69,7 +69,7 @@ Folder::Folder(const fs::path& path, const Json& identity, bool of_one_trial)
   try {
     differs = difference(json.at("sweep"), identity);
   } catch (const Json::exception&) {
-    throw InputError(file.string() + " is no file of a sweep");
+    throw InputError(file.string() + " is not a file of a sweep");
   }
   if (differs.empty()) return;
   throw InputError(
@@ -83,7 +83,7 @@ void Folder::read(Trial& trial) const {
   try {
     trial.take(Json::parse(read_small_file(file, most_bytes)));
   } catch (const Json::exception&) {
-    throw InputError(file.string() + " is no record of a trial");
+    throw InputError(file.string() + " is not a record of a trial");
   }
 }
 
@@ -106,7 +106,7 @@ void end_leftovers(const std::vector<fs::path>& records) {
       const double waited = seconds_since(begun);
       if (waited > for_the_save_s + longest_death_s) {
         throw InputError(fmt::format(
-            "processes that a killed sweep left behind do not die: {}; start again when they have",
+            "processes of a killed sweep are still running: {}; start again when they have ended",
             fmt::join(left, ", ")));
       }
       // Their launcher had SIGTERM when the sweep died; they may still be saving.

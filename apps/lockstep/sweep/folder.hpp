@@ -1,5 +1,5 @@
 #pragma once
-// The folder of a sweep: sweep.json says what it is of and how far it is, trial-0003/ is a trial's
+// The folder of a sweep: sweep.json has its identity and progress, trial-0003/ is a trial's
 // run folder, records/trial-0003/ holds record.json and output.txt of that trial.
 #include <filesystem>
 #include <optional>
@@ -16,8 +16,8 @@ inline constexpr FolderLock::Kind folder_kind{.name = "sweep", .option = "--outp
 /// One sweep at a time has the folder, and one process a trial: tasks of an array job share it.
 class Folder {
  public:
-  /// Makes the folder, or goes on with the sweep in it. `identity` says what the sweep is of.
-  /// Throws InputError: it holds another sweep, something else, or another process is at it;
+  /// Makes the folder, or continues the sweep in it. `identity`: deck, grid, metric and halving.
+  /// Throws InputError: it holds another sweep or something else, or another process uses it;
   /// FileError.
   Folder(const std::filesystem::path& path, const Json& identity, bool of_one_trial);
 
@@ -28,7 +28,7 @@ class Folder {
   [[nodiscard]] std::filesystem::path records(const Trial& trial) const {
     return path_ / "records" / trial.name();
   }
-  /// Fills in what is known of a trial.
+  /// Fills in the record of a trial.
   void read(Trial& trial) const;
   /// These appear whole or not at all. Throw FileError.
   void write(const Trial& trial) const;
@@ -45,11 +45,11 @@ class Folder {
   std::optional<FolderLock> lock_;
 };
 
-/// In what `now` differs from `before`: "another grid"; empty: in nothing.
+/// The first difference of `now` from `before`: "another grid"; empty: none.
 [[nodiscard]] std::string difference(const Json& before, const Json& now);
 
-/// Ends what a killed sweep left running of these trials: first asks it to save. Throws InputError
-/// if it does not die.
+/// Ends processes of these trials that a killed sweep left: first asks them to save. Throws
+/// InputError if it does not die.
 void end_leftovers(const std::vector<std::filesystem::path>& records);
 
 }  // namespace lockstep::sweep

@@ -23,7 +23,7 @@ class Keeper {
     std::function<elastic::Launcher::Command(int start)> command;
     std::function<void(int start)> end_elsewhere;  ///< see elastic::Launcher
     std::vector<int> cores;                        ///< that it is bound to; empty: to none
-    std::filesystem::path run_folder, output;      ///< output: a file for what is said
+    std::filesystem::path run_folder, output;      ///< output: a file for its output
     std::string program, deck;                     ///< as its messages name them
   };
   /// Throws Error where the system starts no process.

@@ -5,7 +5,7 @@
 
 namespace lockstep::sweep {
 
-/// What `lockstep sweep` takes.
+/// Options of `lockstep sweep`.
 struct Options {
   std::string deck;
   std::vector<std::string> overrides;

@@ -147,7 +147,8 @@ std::vector<Settings> all_settings(const std::vector<Axis>& grid,
     count = std::min(most_trials + 1, count * static_cast<std::int64_t>(axis.values.size()));
   }
   for (const Distribution& one : random) add_key(one.key);
-  if (keys.empty()) throw InputError("name what to vary, for example --grid optimizer.lr=0.1,0.01");
+  if (keys.empty())
+    throw InputError("name the keys to vary, for example --grid optimizer.lr=0.1,0.01");
   if (random.empty() && draws > 0)
     throw InputError("--trials is the number of draws of --random, and there is no --random");
   if (!random.empty() && draws < 1)

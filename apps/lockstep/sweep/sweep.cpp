@@ -40,7 +40,7 @@ void note_stop(int /*signal*/) { is_asked_to_stop = true; }
 
 void say(const std::string& line) { train::write_stdout(line + "\n"); }
 
-/// What hosts and launcher of `lockstep scaling` are chosen by.
+/// Options that choose hosts and launcher, as those of `lockstep scaling`.
 scaling::Options launch_options(const Options& options) {
   scaling::Options launch;
   launch.members = options.members;

@@ -11,9 +11,9 @@
 
 namespace lockstep::sweep {
 
-/// What is swept: the deck and its trials as their program reads them.
+/// Deck and trials of a sweep, as their program reads them.
 struct Assignment {
-  std::string deck_hash;         ///< of the deck with --set, without what is varied
+  std::string deck_hash;         ///< of the deck with --set, without the varied keys
   std::string program;           ///< its path
   std::vector<Settings> trials;  ///< no two of them the same
   std::size_t given = 0;         ///< number of trials before the same ones became one
@@ -24,9 +24,9 @@ struct Assignment {
 };
 
 /// Runs a sweep, or the rest of it, prints its table and writes sweep.json; with --dry-run or
-/// --script prints what it would do. docs/guide/sweep.md. A plain process of one thread, which
-/// never enters MPI. Throws InputError: what cannot be run, or does not belong to what the folder
-/// holds.
+/// --script prints its commands. docs/guide/sweep.md. A plain process of one thread, which
+/// never enters MPI. Throws InputError for trials that cannot run, or a folder of another
+/// sweep.
 [[nodiscard]] ExitCode run_sweep(const Options& options, Assignment assignment);
 
 }  // namespace lockstep::sweep

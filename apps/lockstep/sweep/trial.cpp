@@ -21,7 +21,7 @@ std::string reason_of(const Ended& ended) {
   if (ended.signal != 0) {
     return fmt::format("a rank was ended by signal {} ({}){}", ended.signal,
                        strsignal(ended.signal),
-                       ended.signal == SIGKILL ? ", as for want of memory" : "");
+                       ended.signal == SIGKILL ? ", perhaps out of memory" : "");
   }
   return fmt::format("ended with exit code {}{}{}", ended.code, ended.words.empty() ? "" : ": ",
                      ended.words);

@@ -1,5 +1,5 @@
 #pragma once
-// A trial: what it is, what is known of it, and what its run folder tells.
+// A trial: its settings, its record, and the results in its run folder.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -32,11 +32,11 @@ struct Trial {
   }
   /// Without index and settings, which are the sweep's.
   [[nodiscard]] Json json() const;
-  /// Takes what json() gave; throws nlohmann's exceptions where it is none.
+  /// Reads the result of json(); throws nlohmann's exceptions for anything else.
   void take(const Json& json);
 };
 
-/// What a run's summary.json tells.
+/// Results in a run's summary.json.
 struct Seen {
   bool completed = false;
   std::int64_t epochs = 0, steps = 0;

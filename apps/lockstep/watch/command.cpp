@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using report::RunState;
 
-/// Draws over what it drew before, on a terminal that can; elsewhere writes lines.
+/// Draws over its last picture on a terminal that can; elsewhere writes lines.
 class Output {
  public:
   void show(const watch::View& view) {

@@ -3,7 +3,7 @@
 
 namespace lockstep::watch {
 
-/// What `lockstep watch` takes.
+/// Options of `lockstep watch`.
 struct Options {
   std::string run;    ///< a run folder, which may not exist yet
   double every = 2;   ///< seconds between updates

@@ -180,7 +180,7 @@ std::vector<std::string> View::lines(int columns, int rows) const {
       "checkpoint  " + saved};
   if (!run_.elastic.empty()) all.push_back("restarts    " + restarts());
   for (const std::string& fault : run_.faults) all.push_back(fault);
-  // Curves share what is left; each needs a title.
+  // Curves share the remaining lines; each needs a title.
   const Curve& loss = curves_.batch_loss.empty() ? curves_.epoch_loss : curves_.batch_loss;
   const int room = (rows - static_cast<int>(all.size())) / 2 - 1;
   constexpr int highest = 12;

@@ -12,7 +12,7 @@
 
 namespace lockstep::watch {
 
-/// Looks at a run folder again and again; of metrics.jsonl it reads what is new.
+/// Reads a run folder again and again, of metrics.jsonl only new lines.
 class View {
  public:
   explicit View(std::filesystem::path folder);
@@ -21,7 +21,7 @@ class View {
   void update();
 
   [[nodiscard]] report::RunState state() const;
-  /// All of it in one line, without what changes by time alone.
+  /// All of it in one line, without figures that change by time alone.
   [[nodiscard]] std::string line() const;
   /// The same and curves, in at most `rows` lines of at most `columns` characters.
   [[nodiscard]] std::vector<std::string> lines(int columns, int rows) const;

@@ -5,16 +5,16 @@
 
 namespace lockstep {
 
-/// A backward pass in two parts: first the gradient of one leaf, `input`, for which somebody waits,
-/// later those of all others, the parameters. Together they give the bits of Variable::backward, or
-/// of lockstep::backward, and cost as much: what an operation computes for its parameters is left
-/// out of the first part, and the second one computes nothing else. (Operations that compute both
-/// at once, or their forward again, do so twice: nn::Recomputed.) For pipelines: Qi et al. 2023,
-/// arXiv:2401.10241. One thread at a time.
+/// A backward pass in two parts: first the gradient of one leaf, `input`, for which another rank
+/// waits, later those of all others, the parameters. Together they give the bits of
+/// Variable::backward, or of lockstep::backward, and cost as much: the first part leaves out an
+/// operation's computation for its parameters, and the second one computes nothing else.
+/// (Operations that compute both at once, or their forward again, do so twice: nn::Recomputed.) For
+/// pipelines: Qi et al. 2023, arXiv:2401.10241. One thread at a time.
 class SplitBackward {
  public:
   /// The first part. `root` gets `gradient`, or with one element, if that is undefined, `seed`;
-  /// `input` needs no gradient if it is undefined or does not require one. Frees the graph, but for
+  /// `input` needs no gradient if it is undefined or does not require one. Frees the graph except
   /// operations that have parameters. Throws as lockstep::backward does, and Error for parameters
   /// of a FullyShardedDataParallel, or of a DistributedDataParallel that waits for a pass to sum.
   SplitBackward(const Variable& root, const Tensor& gradient, double seed, const Variable& input);

@@ -25,7 +25,7 @@ struct StagedSave;
 /// Checkpoints in a node's memory, like those of SCR and VELOC: the state of some steps ago, for a
 /// restart after a process has died. They can be far more frequent than a file system allows.
 ///
-/// Each node keeps what its ranks hold, and what those of the node before it hold (NodeShares). So
+/// Each node keeps the shares of its ranks, and of those of the node before it (NodeShares). So
 /// replicated state survives as long as one node of the job does, and sharded state as long as no
 /// two nodes in a row are lost. Two files alternate, so one is whole on every node whenever the
 /// ranks are killed. Each is a checkpoint in memory (/dev/shm) that lists all of the state and has

@@ -20,10 +20,10 @@ class AppendedFile {
 
   /// A record for the next flush().
   void add(std::string_view record) { unwritten_ += record; }
-  /// Writes what waits. Throws FileError, and keeps it.
+  /// Writes waiting text. Throws FileError, and keeps it.
   void flush();
   [[nodiscard]] std::size_t unwritten() const noexcept { return unwritten_.size(); }
-  /// Drops what waits.
+  /// Drops waiting text.
   void drop() noexcept { unwritten_.clear(); }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return file_.path(); }
 

@@ -25,7 +25,7 @@ class FolderLock {
   static constexpr std::chrono::seconds heartbeat{20};
   static constexpr std::chrono::seconds dead_after{300};
 
-  /// What a folder is of, and the option that names one: for messages.
+  /// The kind of a folder, and the option that names one: for messages.
   struct Kind {
     const char* name = "run";
     const char* option = "--set 'run.dir=\"...\"'";

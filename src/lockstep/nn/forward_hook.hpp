@@ -18,8 +18,7 @@ class ForwardHook {
   virtual void before(const Module& module, const Variable& x) = 0;
   virtual void after(const Module& module, Variable& y) = 0;
 
-  /// Whether calls of this module's parts are to be seen: then it does not compute several of them
-  /// by one operation.
+  /// Whether the hook sees calls of this module's parts: the module then does not fuse them.
   [[nodiscard]] virtual bool sees_parts_of(const Module& /*module*/) const { return true; }
   /// Whether this thread has a hook that sees the parts of `module`.
   [[nodiscard]] static bool is_on_parts_of(const Module& module);

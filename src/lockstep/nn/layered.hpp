@@ -7,7 +7,7 @@
 namespace lockstep::nn {
 
 /// A model that is a row of layers, each a function of one tensor, though its class is no
-/// Sequential: what a pipeline can cut (parallel/pipeline/stages_of.hpp). A model of your own that
+/// Sequential. A pipeline can cut it (parallel/pipeline/stages_of.hpp). A model of your own that
 /// derives from it, beside Module, can be cut, too.
 class Layered {
  public:

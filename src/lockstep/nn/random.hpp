@@ -96,8 +96,8 @@ class RandomStream {
   explicit RandomStream(std::uint32_t number) noexcept;
   /// The key of a draw that no other draw has, but in a repetition.
   [[nodiscard]] RandomKey next();
-  /// From now on this draws, rank after rank and thread after thread, what every stream draws that
-  /// agrees on the same key: for layers whose masks must be equal on several ranks. `key` is one of
+  /// From now on this draws the same numbers as every stream, of any rank or thread, that agrees
+  /// on the same key: for layers whose masks must be equal on several ranks. `key` is one of
   /// next(), of one of them.
   void agree_on(const RandomKey& key) noexcept;
 

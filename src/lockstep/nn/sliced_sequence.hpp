@@ -5,7 +5,7 @@
 
 namespace lockstep::nn {
 
-/// Sequences of which this rank holds a slice, as a model sees them: what it needs of the other
+/// Sequences of which this rank holds a slice, as a model sees them: its view of the other
 /// slices. Given to models by context_parallel (parallel/context/context_parallel.hpp).
 class SlicedSequence {
  public:

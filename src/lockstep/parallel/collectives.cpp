@@ -120,8 +120,8 @@ struct Map {
 
 namespace detail {
 
-/// What the two nodes of a collective share: the map, the collective under way in forward, and the
-/// transposed one that backward has started.
+/// State that the two nodes of a collective share: the map, the collective under way in forward,
+/// and the transposed one that backward has started.
 struct StartedExchange : RefCounted<StartedExchange> {
   explicit StartedExchange(Map m) : map(std::move(m)) {}
   void release() noexcept { ObjectPool<StartedExchange>::instance().recycle(this); }

@@ -13,9 +13,9 @@
 // recorded the same way.
 //
 // Collective: all ranks call the same functions in the same order with equal shapes and dtypes, and
-// all of them run backward through the results, as a rank that does not leaves the others waiting
-// until the group's timeout. Whether a call is recorded depends on this rank's input alone, so an
-// input has to require a gradient on all ranks or on none. Throws as ProcessGroup's functions do.
+// all run backward through the results; a rank that does not leaves the others waiting until the
+// group's timeout. This rank's input alone decides whether a call is recorded, so an input must
+// require a gradient on all ranks or on none. Throws as ProcessGroup's functions do.
 
 namespace lockstep {
 
@@ -23,9 +23,8 @@ namespace detail {
 struct StartedExchange;
 }
 
-/// A differentiable collective under way. In backward, too, the transposed collective starts where
-/// this was waited for and ends where this was started: operations recorded between the two overlap
-/// with it in both directions.
+/// A differentiable collective under way. In backward the transposed collective starts at this
+/// one's wait and ends at its start: operations recorded between the two overlap with both.
 class PendingVariable {
  public:
   PendingVariable() noexcept;
@@ -53,19 +52,19 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 /// Backward: all_gather.
 [[nodiscard]] PendingVariable start_reduce_scatter(const Variable& x, const GroupPtr& group,
                                                    ReduceOp op = ReduceOp::sum);
-/// Row r of `x`, of shape [size, ...], goes to rank r, which has it in the sender's row. Backward:
-/// the same.
+/// Row r of `x`, of shape [size, ...], goes to rank r, into the sender's row of the result.
+/// Backward: the same.
 [[nodiscard]] PendingVariable start_all_to_all(const Variable& x, const GroupPtr& group);
-/// Rank `root`'s `x` on every rank; the others' values are not looked at. Backward: reduce.
+/// Rank `root`'s `x` on every rank; the others' values are ignored. Backward: reduce.
 [[nodiscard]] PendingVariable start_broadcast(const Variable& x, int root, const GroupPtr& group);
 /// The sum over all ranks on rank `root`, zeros on the others. Backward: broadcast.
 [[nodiscard]] PendingVariable start_reduce(const Variable& x, int root, const GroupPtr& group);
-/// The `x` of the rank that lies `offset` before this one in the ring of ranks: rank r sends its
-/// own to rank (r + offset) mod size, for any offset. Backward: a shift by -offset. Both are
-/// messages of tag 0.
+/// The `x` of the rank `offset` places before this one in the ring of ranks: rank r sends its own
+/// to rank (r + offset) mod size, for any offset. Backward: a shift by -offset. Both are messages
+/// of tag 0.
 [[nodiscard]] PendingVariable start_shift(const Variable& x, int offset, const GroupPtr& group);
 
-/// The same, started and waited for at once.
+/// The same, with an immediate wait.
 [[nodiscard]] Variable all_reduce(const Variable& x, const GroupPtr& group,
                                   ReduceOp op = ReduceOp::sum);
 [[nodiscard]] Variable all_gather(const Variable& x, const GroupPtr& group);
@@ -77,9 +76,8 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 [[nodiscard]] Variable shift(const Variable& x, int offset, const GroupPtr& group);
 
 /// Sends `x` to rank `peer`, which calls receive(). Returns zero, a scalar: add it to this rank's
-/// loss, or run backward from it, and its backward receives x's gradient from `peer`. Both ranks
-/// record where gradients are on (NoGradGuard), whether or not `x` requires one. First derivatives
-/// only.
+/// loss, or run backward from it. Its backward receives x's gradient from `peer`. Both ranks record
+/// where gradients are on (NoGradGuard), whether or not `x` requires one. First derivatives only.
 [[nodiscard]] Variable send(const Variable& x, int peer, const GroupPtr& group, int tag = 0);
 /// The variable that rank `peer` passes to send(), of this shape and dtype. Backward sends its
 /// gradient back. Ranks that both send and receive do not deadlock if each receives last what the

@@ -10,10 +10,9 @@ namespace lockstep {
 /// handles to it. Neither may be in use by an operation that has been started and has not ended.
 void swap_memory(Storage& a, Storage& b) noexcept;
 
-/// A storage that takes the place of memory that is not there: addresses without memory of their
-/// own. On the host every floating element reads as NaN, so that a computation that looks at it
-/// does not pass unnoticed; what is written is lost.
-/// Throws Error if the system has no addresses left.
+/// A storage in place of absent memory: addresses without memory of their own. On the host every
+/// floating element reads as NaN, so that a computation that looks at it does not pass unnoticed;
+/// writes are lost. Throws Error if the system has no addresses left.
 [[nodiscard]] IntrusivePtr<Storage> absent_memory(std::size_t bytes, Device device);
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ void copy_part(const Tensor& whole, const Placement& placement, const Tensor& pa
   }
   if (!fits) {
     throw ShapeError("copy_part: " + describe(part) + " at " + to_string(placement.offsets) +
-                     " is no part of " + describe(whole) + ", whose placement is that of " +
+                     " is not a part of " + describe(whole) + ", whose placement is that of " +
                      to_string(placement.global));
   }
   if (part.numel() > 0) copy_rectangle(whole.reshape(all), offsets, 0, part.reshape(mine));

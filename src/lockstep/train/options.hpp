@@ -46,7 +46,7 @@ struct TrainOptions {
   /// Order of sums. fast: depends on the number of ranks; invariant: depends on shards alone.
   enum class Reduction : std::uint8_t { fast, invariant } reduction = Reduction::fast;
   std::int64_t shards = 8;  ///< parts of a batch, with reduction invariant
-  std::int64_t zero = 0;    ///< ZeRO stage: what the ranks share out (train/strategy)
+  std::int64_t zero = 0;    ///< ZeRO stage: state that ranks share out (train/strategy)
   bool drop_last = false;   ///< drop the last, smaller batch of an epoch
   std::string init_from;    ///< initial weights: a file, or a run folder; empty: none
   Precision precision =

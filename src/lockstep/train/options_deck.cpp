@@ -83,11 +83,12 @@ void declare(DeckTable& table, TrainOptions& options) {
            "reduction = \"invariant\" only: parts of each batch; a multiple of the number of ranks",
        .min = 1,
        .max = 65536});
-  table.key("zero", options.zero,
-            {.doc = "what ranks share out (ZeRO): 1: optimizer state, 2: also gradients, 3: also "
-                    "parameters, 0: nothing; the results are the same",
-             .min = 0,
-             .max = 3});
+  table.key(
+      "zero", options.zero,
+      {.doc = "state that ranks share out (ZeRO): 1: optimizer state, 2: also gradients, 3: also "
+              "parameters, 0: nothing; the results are the same",
+       .min = 0,
+       .max = 3});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
   table.key("init_from", options.init_from,
@@ -160,8 +161,7 @@ void declare(DeckTable& table, MeshOptions& options) {
       "cp", options.cp,
       {.doc = "context parallel: ranks that share out each sequence; gpt", .min = -1, .max = 1e9});
   table.key("tp", options.tp,
-            {.doc = "tensor parallel: ranks that share out the model's tensors; gpt, transformer "
-                    "and mlp",
+            {.doc = "tensor parallel: ranks that share out the model's tensors; gpt and mlp",
              .min = -1,
              .max = 1e9});
 }

@@ -100,7 +100,7 @@ class Trainer {
   /// if there is none.
   [[nodiscard]] Evaluation evaluate();
 
-  /// What this rank holds of the model. Local, as the next five.
+  /// This rank's part of the model. Local, as the next five.
   [[nodiscard]] nn::Module& model() const noexcept;
   /// This rank's share of each of the model's tensors, as checkpoints take it.
   [[nodiscard]] StateDict state_dict() const;

@@ -43,7 +43,7 @@ struct Training {
   const RunPlan& plan;  ///< as carried out: with the number of shards
   const BatchPlan& batches;
   Strategy& strategy;
-  nn::Module& model;  ///< what this rank holds
+  nn::Module& model;  ///< this rank's part
   optim::Optimizer& optimizer;
   const TrainState& state;
   /// In Trainer::run(); else null. On ranks other than 0 the metrics are empty.
@@ -159,7 +159,7 @@ class TrainingPart {
   /// A row of metrics.jsonl is written: after a step, an epoch or an evaluation. On rank 0 only.
   /// Local.
   virtual void reported(const Training& /*training*/, const MetricsRow& /*row*/) {}
-  /// The checkpoint of that step is in the run folder. With asynchronous saves ranks hear of it
+  /// The checkpoint of that step is in the run folder. With asynchronous saves ranks learn of it
   /// after different steps. Local.
   virtual void saved(const Training& /*training*/, std::int64_t /*step*/) {}
 

@@ -257,7 +257,7 @@ TEST_P(ContextParallel, AnEncoderOfAttentionLayersSeesWholeSequences) {
   });
 }
 
-TEST_P(ContextParallel, PaddedPositionsOfSlicesAreSeenByNobody) {
+TEST_P(ContextParallel, PaddedPositionsOfSlicesAreHiddenFromAllQueries) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const int rank = group->rank(), size = group->size();
     const auto layer = [] {

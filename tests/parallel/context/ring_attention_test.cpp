@@ -343,7 +343,7 @@ TEST_P(RingAttention, OfOneVariableInThreePlacesAddsItsGradients) {
   });
 }
 
-TEST_P(RingAttention, SkipsTheGradientsThatNobodyWants) {
+TEST_P(RingAttention, SkipsGradientsThatNoInputRequires) {
   const int size = GetParam();
   const Case c{12, 2, 2, true};
   const Whole whole = whole_of(c);
@@ -370,7 +370,7 @@ TEST_P(RingAttention, SkipsTheGradientsThatNobodyWants) {
   });
 }
 
-TEST_P(RingAttention, OfKeysThatOneRankAloneHas) {
+TEST_P(RingAttention, OfKeysOnOneRankAlone) {
   const int size = GetParam();
   const Tensor q = wave({1, 2, 6, 4}, 0.2), kv = wave({1, 2, 5, 4}, 0.6),
                none = wave({1, 2, 0, 4}, 0);

@@ -1,4 +1,4 @@
-// A mesh over ranks: which ranks each group has, and what is refused.
+// A mesh over ranks: the ranks of each group, and refusals.
 #include <memory>
 #include <string>
 #include <vector>

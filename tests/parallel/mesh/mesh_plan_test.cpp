@@ -1,4 +1,4 @@
-// Plans of meshes, against numbers by hand and against what is sent.
+// Plans of meshes, against numbers by hand and against sent bytes.
 #include <string>
 #include <vector>
 
@@ -95,7 +95,7 @@ TEST(MeshPlan, OfReplicatedShardsHasTheNumbersByHand) {
   EXPECT_TRUE(alone.traffic[3].empty());
 }
 
-TEST(MeshPlan, OfContextParallelismSendsWhatRingAttentionSends) {
+TEST(MeshPlan, OfContextParallelismHasTheTrafficOfRingAttention) {
   constexpr int ranks = 4;
   constexpr std::int64_t samples = 3, tokens = 5, width = 8, heads = 2;
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
@@ -144,7 +144,7 @@ TEST(MeshPlan, OfAnMlpHasThePartsOfItsDividedModel) {
   EXPECT_EQ(plan.elements, 48 + 6 + 24 + 4);
 }
 
-TEST(MeshPlan, RefusesWhatCannotBeSharedOut) {
+TEST(MeshPlan, RefusesUnknownDimensionsAndTooManyRanks) {
   nn::Gpt gpt({.vocabulary = 10, .context = 6, .width = 8, .depth = 3, .heads = 2});
   nn::Linear linear(3, 5);
   const auto message = [](const nn::Module& model, const std::vector<MeshDim>& dims) {
@@ -168,7 +168,7 @@ TEST(MeshPlan, RefusesWhatCannotBeSharedOut) {
             "mesh: dp=2000000000 fsdp=2000000000 has more than 1048576 ranks.");
 }
 
-TEST(MeshPlan, IsReadFromTheCommandLinesWords) {
+TEST(MeshPlan, IsReadFromTheCommandLine) {
   EXPECT_EQ(parse_mesh("dp=2,tp=4"), (std::vector<MeshDim>{{"dp", 2}, {"tp", 4}}));
   EXPECT_EQ(parse_mesh("cp=16"), (std::vector<MeshDim>{{"cp", 16}}));
   for (const char* bad :

@@ -97,7 +97,7 @@ inline std::vector<DeckModel> deck_models() {
   return all;
 }
 
-/// A stage of a Gpt returns what its head takes.
+/// A stage of a Gpt returns the head's input.
 inline Pipeline::Loss loss_of(const PipelineStages& cut) {
   return [cut](const Variable& y, const Tensor& target) {
     return cut.head ? cut.head->loss(y, target) : nll_loss(y, target);

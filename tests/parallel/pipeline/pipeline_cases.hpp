@@ -70,7 +70,7 @@ inline std::vector<PipelineCase> pipeline_cases(std::int64_t rows) {
 
 constexpr int training_steps = 3;
 
-/// What training gives: the losses of the steps, and the weights afterwards.
+/// Results of a training: the losses of the steps, and the weights afterwards.
 struct Trained {
   std::vector<double> losses;
   Weights weights;

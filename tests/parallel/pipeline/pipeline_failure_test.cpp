@@ -35,7 +35,7 @@ namespace {
 
 constexpr double deadline_s = 3.0;
 const GroupOptions impatient{.timeout = std::chrono::seconds(3)};
-/// With it, who is not told of a failure waits for longer than any test.
+/// With it, a rank that is not told of a failure waits for longer than any test.
 const GroupOptions patient{.timeout = std::chrono::minutes(5)};
 
 /// Does something in its call number `fails_in`, counted from 0.

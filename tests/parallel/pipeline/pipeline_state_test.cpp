@@ -159,7 +159,7 @@ TEST_P(PipelineCheckpoint, OfTheUndividedModelAndOfShardsIsReadByStages) {
         expect_parts(training.optimizer_state(), contents.optimizer, the.name + " in place");
       }
 
-      // Shards write and read what stages do.
+      // Shards read and write checkpoints of stages.
       FullyShardedDataParallel fsdp(the.made(10), group);
       optim::AdamW of_shards(fsdp.named_parameters());
       of_shards.take_placements(fsdp.state_dict());

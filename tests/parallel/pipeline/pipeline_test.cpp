@@ -151,7 +151,7 @@ std::string refusal(const Call& call) {
   return test::message_of<InputError>([&] { static_cast<void>(call()); });
 }
 
-TEST_P(Pipelines, RefuseOnAllRanksAlikeWhatCannotRun) {
+TEST_P(Pipelines, RefuseWrongArgumentsOnAllRanksAlike) {
   const PipelineCase the = test::pipeline_cases(4).front();
   test::on_ranks(GetParam(), [&](const auto& group) {
     const int n = group->size(), last = n - 1;

@@ -1,4 +1,4 @@
-// What training needs beside steps: norms, scaled losses, losses of any rows, questions, times.
+// Parts of a training beside steps: norms, scaled losses, losses of any rows, questions, times.
 #include <cmath>
 #include <limits>
 #include <memory>

@@ -122,7 +122,7 @@ TEST(StagesOfDeckModels, TellWhichParametersTheyShare) {
   EXPECT_EQ(cut.tied[0][1].name, "3.weight");
 }
 
-TEST(StagesOfDeckModels, RefuseWhatCannotBeCutByItsName) {
+TEST(StagesOfDeckModels, RefuseModelsThatCannotBeCutByTheirNames) {
   const auto refusal = [](const std::shared_ptr<nn::Module>& model, int stages) {
     return test::message_of<InputError>([&] { static_cast<void>(stages_of(model, stages)); });
   };

@@ -79,7 +79,7 @@ TEST_P(FullyShard, StepsEqualThoseOfTheUndividedModel) {
   }
 }
 
-/// Gradients of the pieces, by name; those that there are.
+/// Existing gradients of the pieces, by name.
 StateDict gradients_of(const FullyShardedDataParallel& fsdp) {
   StateDict gradients;
   for (const auto& [name, piece] : fsdp.named_parameters()) {
@@ -367,7 +367,7 @@ TEST_P(FullyShard, EveryRunHasTheSameBits) {
   EXPECT_EQ(bits_of_a_run(), bits_of_a_run());
 }
 
-TEST_P(FullyShard, ParametersThatAreNotThereReadAsNaN) {
+TEST_P(FullyShard, AbsentParametersReadAsNaN) {
   if (test::asked_for_device() != Device{}) return;  // promised of the host only
   test::on_ranks(GetParam(), [&](const auto& group) {
     FullyShardedDataParallel fsdp(std::make_shared<Stack>(), group);
@@ -381,7 +381,7 @@ TEST_P(FullyShard, ParametersThatAreNotThereReadAsNaN) {
   });
 }
 
-/// The message of what `call` throws.
+/// The message of the error that `call` throws.
 template <class Call>
 std::string refusal_of(const Call& call) {
   try {
@@ -392,7 +392,7 @@ std::string refusal_of(const Call& call) {
   return "";
 }
 
-TEST_P(FullyShard, WhatItCannotDoIsRefused) {
+TEST_P(FullyShard, WrongUnitsAndTypesAreRefused) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const auto refusal = [&](const FullyShardOptions& options, DType dtype = DType::f32) {
       const auto model = std::make_shared<Stack>(0.5, 3, dtype);

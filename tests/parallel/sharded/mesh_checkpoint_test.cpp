@@ -233,7 +233,7 @@ TEST_P(MeshCheckpoint, ProductsTrainAsTheUndividedModel) {
   });
 }
 
-TEST_P(MeshCheckpoint, AllRanksOfATensorParallelModelHearOfAGradientThatIsNotFinite) {
+TEST_P(MeshCheckpoint, AllRanksOfATensorParallelModelLearnOfAGradientThatIsNotFinite) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     test::for_each_mesh(group, all_meshes(), [&](DeviceMesh& mesh) {
       if (!mesh.has("fsdp") || !mesh.has("tp")) return;

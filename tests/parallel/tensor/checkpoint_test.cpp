@@ -1,4 +1,4 @@
-// Checkpoints of models that ranks share out: those of the undivided model, whoever reads them.
+// Checkpoints of models that ranks share out are those of the undivided model.
 #include <unistd.h>
 
 #include <filesystem>

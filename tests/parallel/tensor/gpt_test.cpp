@@ -65,7 +65,7 @@ TEST_P(TensorParallelGpt, CutAlongTheSequenceTrainsAsTheUndividedModel) {
   });
 }
 
-TEST_P(TensorParallelGpt, DropsWhatTheUndividedModelDrops) {
+TEST_P(TensorParallelGpt, DrawsTheDropoutMasksOfTheUndividedModel) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     for (const bool sequence : {false, true})
       test::expect_as_undivided(group, gpt_of(options_of(0.3), sequence));
@@ -149,7 +149,7 @@ TEST_P(TensorParallelGpt, AccumulatesGradients) {
   });
 }
 
-TEST_P(TensorParallelGpt, RefusesWhatItCannotDo) {
+TEST_P(TensorParallelGpt, RefusesSamplingAndSizesThatDoNotDivide) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const std::string ranks = std::to_string(group->size());
     nn::Gpt model(options_of());

@@ -49,7 +49,7 @@ TEST_P(TensorParallelMlp, TrainsAsTheUndividedModelWhereSizesDoNotDivide) {
   });
 }
 
-TEST_P(TensorParallelMlp, DropsWhatTheUndividedModelDrops) {
+TEST_P(TensorParallelMlp, DrawsTheDropoutMasksOfTheUndividedModel) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     test::expect_as_undivided(group, mlp_of({12, 9, 10}, 0.4));
   });

@@ -119,7 +119,7 @@ struct TiedHeadParallel : ParallelStyle {
   };
 };
 
-TEST_P(TensorParallelWith, TiedParametersOfOnesOwnStyleTrainAsTheUndividedModel) {
+TEST_P(TensorParallelWith, TiedParametersOfAUsersStyleTrainAsTheUndividedModel) {
   const auto make = [] { return std::make_shared<TiedModel>(); };
   const auto loss = [](nn::Module& model, int step) {
     std::vector<std::int64_t> tokens;

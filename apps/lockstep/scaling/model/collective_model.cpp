@@ -145,8 +145,7 @@ Network::Cost Network::all_reduce(int ranks, int nodes, double bytes) const {
   if (nodes > 1 && !between_nodes) {
     throw InputError(
         fmt::format("{} nodes: no all_reduce between nodes was measured on the sizes of the fit; "
-                    "say what the network is with --network, or how many ranks a node holds with "
-                    "--ranks-a-node",
+                    "give the network with --network, or the ranks on a node with --ranks-a-node",
                     nodes));
   }
   return {.own_s = on_a_node > 1 ? in_node->seconds(on_a_node, bytes) : 0,

@@ -44,7 +44,7 @@ struct CollectiveTime {
 /// size, linear in log(bytes) between them, and that of the nearest one outside.
 class CollectiveModel {
  public:
-  /// From what was measured of one collective on one level. The algorithm is the one that fits
+  /// From measurements of one collective on one level. The algorithm is the one that fits
   /// best; of equally good ones that with the fewest rounds. Throws InputError for fewer than three
   /// sizes.
   CollectiveModel(Collective kind, const std::vector<CollectiveTime>& times);
@@ -65,7 +65,7 @@ class CollectiveModel {
   [[nodiscard]] double error() const noexcept { return error_; }
   [[nodiscard]] Json json() const;
 
-  /// Of a link that nobody has measured: a ring on it.
+  /// Of an unmeasured link: a ring on it.
   [[nodiscard]] static CollectiveModel assumed(Collective kind, double latency_s,
                                                double bytes_a_second);
   /// On a link with so many times its bandwidth.
@@ -91,7 +91,7 @@ class CollectiveModel {
 struct Network {
   std::optional<CollectiveModel> in_node;        ///< nothing: no two ranks were measured there
   std::optional<CollectiveModel> between_nodes;  ///< of one rank a node
-  /// What an all_reduce of `bytes` takes: of the ranks' own work in memory, and of the links.
+  /// Time of an all_reduce of `bytes`: the ranks' own work in memory, and the links.
   struct Cost {
     double own_s = 0, link_s = 0;
   };
@@ -103,8 +103,8 @@ struct Network {
 enum class Level : std::uint8_t { in_node, between_nodes };
 
 /// Fits one level to the benchmarks of a study (`lockstep bench`) of these numbers of ranks. Those
-/// of more ranks than cores are left out, since they measure the scheduler. Between nodes, what the
-/// ranks of a node take by `in_node` is subtracted first; without it only benchmarks of one rank a
+/// of more ranks than cores are left out, since they measure the scheduler. Between nodes, the time
+/// of a node's ranks by `in_node` is subtracted first; without it only benchmarks of one rank a
 /// node count. Nothing, if nothing was measured. Throws InputError as CollectiveModel does.
 [[nodiscard]] std::optional<CollectiveModel> fit_level(
     Level level, const Json& benchmarks, const std::vector<int>& ranks, Collective kind,

@@ -8,7 +8,7 @@
 
 namespace lockstep::scaling {
 
-/// What the repeats of one size measured: medians, seconds a step, means over its ranks.
+/// Measurements of one size: medians over the repeats, seconds a step, means over its ranks.
 struct StepParts {
   int ranks = 1, nodes = 1;
   std::int64_t batch_size = 1;
@@ -29,7 +29,8 @@ struct StepParts {
 /// A rank that has its cores for itself. forward and backward are a + b x samples each, rest
 /// likewise: robust_fit() of the measured sizes; where all of them had the same share, only that
 /// share is known. Of a size with more ranks than cores, compute and the waiting for late ranks
-/// together are divided by the crowding: cores were shared fairly, and who waits lends its own.
+/// together are divided by the crowding: cores were shared fairly, and a waiting rank lends its
+/// own.
 class ComputeModel {
  public:
   /// `sizes` is not empty. Throws InputError where forward and backward are not known.

@@ -21,7 +21,7 @@ struct GradientPlan {
 /// A way to train otherwise.
 struct Variant {
   std::string name;                   ///< "" for the deck as it is
-  std::vector<std::string> settings;  ///< of --set: what the change is in the deck
+  std::vector<std::string> settings;  ///< of --set: the change in the deck
   double batch = 1, parts = 1;        ///< times as many samples, and parts of a batch
   double bandwidth = 1;               ///< between nodes
 };

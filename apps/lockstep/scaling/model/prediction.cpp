@@ -185,7 +185,7 @@ std::vector<std::string> notes_of(const std::vector<StepParts>& fit, const Predi
     notes.emplace_back(
         "the fit has sizes with more ranks than cores: their compute time is not that of a rank "
         "with cores of its own, and was divided by the ranks for each; predictions of sizes with "
-        "enough cores can be wrong by what that leaves out");
+        "enough cores can be wrong by the error of that division");
   }
   if (fit.size() < 3) {
     notes.push_back(

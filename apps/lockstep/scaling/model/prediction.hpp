@@ -1,5 +1,5 @@
 #pragma once
-// From the samples of a study to what was not measured.
+// From the samples of a study to sizes that were not measured.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace lockstep::scaling {
 
-/// What a prediction is made from.
+/// Input of a prediction.
 struct PredictionInput {
   Mode mode = Mode::strong;
   std::vector<Result> results;
@@ -38,18 +38,18 @@ struct Predicted {
   double samples_per_s = 0;
   double measured_ms = 0;          ///< 0: not measured
   bool is_held_out = false;        ///< measured, and no part of the fit
-  std::vector<std::string> notes;  ///< what it goes beyond
+  std::vector<std::string> notes;  ///< extrapolations: limits of the fit that it exceeds
 
   [[nodiscard]] double error() const noexcept { return step_ms / measured_ms - 1; }
   [[nodiscard]] Json json() const;
 };
 
-/// What is worth a try: sizes of buckets, hooks, accumulation, a larger batch, and with several
+/// Changes worth a try: sizes of buckets, hooks, accumulation, a larger batch, and with several
 /// nodes a faster network.
 [[nodiscard]] std::vector<Variant> usual_variants(std::int64_t bucket_bytes,
                                                   std::int64_t batch_size, std::int64_t accumulate);
 
-/// A change, and what it is predicted to bring: samples/s over those without it, minus 1.
+/// A change, and its predicted gain: samples/s over those without it, minus 1.
 struct Advice {
   Variant variant;
   std::string failed;
@@ -69,7 +69,7 @@ struct Prediction {
   [[nodiscard]] Json json() const;
 };
 
-/// Fits, predicts every measured size and those of `predict`, and asks what would help. A step is
+/// Fits, predicts every measured size and those of `predict`, and ranks changes. A step is
 ///   compute + exposed communication (timeline.hpp) + scatter x expected_maximum(ranks).
 /// Of sizes with more ranks than cores, compute and the ranks' own work in collectives take as many
 /// times as long as there are ranks for a core, and there is no scatter. Throws InputError where

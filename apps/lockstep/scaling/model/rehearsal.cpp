@@ -23,7 +23,7 @@
 namespace lockstep::scaling {
 namespace {
 
-/// What a hook has sent in one pass.
+/// Sends of a hook in one pass.
 struct Pass {
   struct Sent {
     double at_s;  ///< from the beginning of backward

@@ -12,7 +12,7 @@ struct Transfer {
   double link_s = 0;   ///< on the link, beside backward
 };
 
-/// What a step's backward and its all-reduces come to. Seconds.
+/// Times of a step's backward and its all-reduces, in seconds.
 struct Overlap {
   double end_s = 0;      ///< when all is done, from the beginning of backward
   double exposed_s = 0;  ///< of it: communication that backward did not cover

@@ -251,8 +251,8 @@ Tensor combined(const char* operation, Arithmetic op, const Variable& a, const V
   return y;
 }
 
-/// Whether a + b takes an f32 and a 16-bit variable as they are. An Operand's copy is f32, but is
-/// not meant to be.
+/// Whether a + b takes an f32 and a 16-bit variable as they are. An Operand's copy is f32 although
+/// its variable is not.
 bool is_sum_of_two_types(const Variable& a, const Variable& b) {
   const auto is_wide = [](const Variable& x) {
     return x.data().dtype() == DType::f32 && x.record()->rounds_results_to == DType::f32;

@@ -85,8 +85,8 @@ Variable record_linear(const Variable& x, const Variable& weight, const Variable
                             std::move(matrix));
 }
 
-/// Products take 16 bits, and give gradients of that type or f32, whichever memory of a parameter's
-/// gradient is. So only operands of different dtypes are copied.
+/// Products take 16 bits, and write gradients in the type of a parameter's gradient memory, 16 bits
+/// or f32. So only operands of different dtypes are copied.
 template <class F>
 Variable linear_by(const Variable& x, const Variable& weight, const Variable& bias,
                    const F& evaluate) {

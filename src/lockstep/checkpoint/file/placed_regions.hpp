@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What a rank holds of a tensor, as regions of shape placement.by_parts(placement.global) whose
+/// A rank's part of a tensor, as regions of shape placement.by_parts(placement.global) whose
 /// elements lie end to end in the rank's tensor of shape `local`, in ascending order. One region,
 /// but of a run of a slab's elements up to 2 dims - 1, or none if it is empty. `placement` is that
 /// of a part.

@@ -69,7 +69,7 @@ std::vector<Comb> combs_of(const DatasetEntry& entry, const Region& region) {
   return combs;
 }
 
-/// A region and those who hold it, by rank.
+/// A region and its holders, by rank.
 struct SharedRegion {
   Region region;
   std::vector<const HeldRegion*> holders;

@@ -33,7 +33,7 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 struct PlannedDataset {
   DatasetEntry entry;  ///< slabs of all ranks, with their owners
   Tensor local;        ///< on the host or a device
-  /// Of a sharded tensor: who holds each of its regions. Empty: every rank holds all of it.
+  /// Of a sharded tensor: the holders of each region. Empty: every rank holds all of it.
   std::vector<std::vector<RegionHolder>> holders = {};
 
   /// Where the slab begins in the tensor of `rank`; nothing if that does not hold it.

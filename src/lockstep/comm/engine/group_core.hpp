@@ -51,8 +51,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// Ends the group by a TimeoutError, unless the operation is over by now.
   void expire(const InFlight& work, double waited_s);
   void cancel(InFlight& work);
-  /// Lets what carries the bytes go on although the wait does not need it: a rank that sent to this
-  /// one may wait for the answer, and MPI may give it in a later call only. Cheap to call often.
+  /// Advances the transport although the wait does not need it: a rank that sent to this one may
+  /// wait for the answer, and MPI may give it in a later call only. Cheap to call often.
   /// Not for the engine's thread: with calls of its own at any time, MPI_Finalize of MPICH 4.0.2
   /// failed in 6 of 60 runs on a busy machine (pthread_mutex_destroy), and in none of 120 without.
   virtual void progress_transport() noexcept {}

@@ -10,7 +10,7 @@ namespace lockstep {
 /// part of it in which not all ranks had entered.
 class TracedCall {
  public:
-  /// Nothing is traced of an operation that was called before tracing began. `group`: its name.
+  /// Does not trace an operation that was called before tracing began. `group`: its name.
   void entered(const Operation& operation, const std::string& group) noexcept;
   void agreed() noexcept;
   void over(const Operation& operation) const noexcept;

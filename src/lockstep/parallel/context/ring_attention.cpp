@@ -117,7 +117,7 @@ class RingNode : public PooledNode<RingNode> {
   Tensor key_padding_mask_, output_, log_sum_;
 };
 
-/// What all ranks tell each other before a ring attention.
+/// Facts that all ranks exchange before a ring attention.
 struct Facts {
   std::int64_t batch = 0, heads = 0, key_heads = 0, width = 0, queries = 0, keys = 0;
   std::int64_t dtype = 0, key_dtype = 0, causal = 0, order = 0, pads = 0;

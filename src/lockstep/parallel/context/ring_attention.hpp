@@ -7,16 +7,16 @@
 #include <lockstep/parallel/context/sequence_slice.hpp>
 
 // Attention over sequences that several ranks hold in slices (context parallelism). Keys and values
-// travel round the ring of ranks while each rank computes with the slice that it has; partial
-// results are merged by their log-sums, so the result is that of attention over the whole sequence
-// (Liu et al. 2023, arXiv:2310.01889). In backward the gradients of keys and values travel with
-// them. A rank holds two slices of keys and values, in backward three of their gradients too: never
-// the whole sequence's, nor its scores. Second derivatives (grad() with create_graph) are taken by
-// parts, as those of attention: the first backward pass gathers all keys and values then, and holds
-// the scores of this rank's queries.
+// travel around the ring of ranks while each rank computes with its current slice; partial results
+// are merged by their log-sum-exp, so the result is that of attention over the whole sequence (Liu
+// et al. 2023, arXiv:2310.01889). In backward the gradients of keys and values travel with them. A
+// rank holds two slices of keys and values, in backward also three of their gradients: never the
+// whole sequence's, nor its scores. For second derivatives (grad() with create_graph) the first
+// backward pass gathers all keys and values, and holds the scores of this rank's queries.
 //
 // Keys and values of f32 travel in 16 bits if products round them to that type (Autocast), or if
-// they are copies of variables of that type: nothing is lost. Their gradients travel in f32.
+// they are copies of variables of that type: the results are the same. Their gradients travel in
+// f32.
 //
 // Collective, forward and backward. Lengths may differ from rank to rank and be 0; batch, heads,
 // width, dtypes and options are the same on every rank, else every rank throws the same ShapeError.
@@ -30,7 +30,8 @@ struct RingAttentionOptions {
   std::optional<double> scale = {};  ///< default 1 / sqrt(D)
   /// Where the slices lie in the sequence. Without `causal` the order has no effect.
   SequenceOrder order = SequenceOrder::contiguous;
-  /// bool [B,S] of this rank's keys, true: nobody sees this key. On all ranks, or undefined on all.
+  /// bool [B,S] of this rank's keys, true: no query sees this key. On all ranks, or undefined on
+  /// all.
   Tensor key_padding_mask = {};
 };
 

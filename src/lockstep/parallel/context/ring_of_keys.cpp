@@ -42,7 +42,7 @@ class Loop {
   }
 
   [[nodiscard]] std::int64_t keys_of(int rank) const { return plan_.keys_of(rank); }
-  /// Memory of `like`'s kind for what travels of any rank, or for the gradients of its keys.
+  /// Memory of `like`'s kind for any rank's travelling bytes, or for the gradients of its keys.
   [[nodiscard]] Tensor buffer(const Tensor& like) const {
     return buffer(like, [&](int r) { return plan_.elements_sent(r); });
   }
@@ -55,8 +55,8 @@ class Loop {
   [[nodiscard]] Tensor gradient_of_rank(const Tensor& buffer, int rank) const {
     return buffer.slice(0, plan_.elements(rank));
   }
-  /// The mask of the keys of `source`'s chunk, 0 and 1, in what travels: [B, count]. A chunk's rows
-  /// are together.
+  /// The mask of the keys of `source`'s chunk, 0 and 1, in the travelling bytes: [B, count]. A
+  /// chunk's rows are together.
   [[nodiscard]] Tensor padding(const Tensor& buffer, int source, const Chunk& keys) const {
     const std::int64_t begin = plan_.elements(source) + plan_.batch * keys.begin;
     return buffer.slice(begin, begin + plan_.batch * keys.count).reshape({plan_.batch, keys.count});
@@ -95,7 +95,7 @@ class Loop {
     return flat.slice(begin, begin + each)
         .reshape({plan_.batch, plan_.key_heads, block.queries.count});
   }
-  /// All query rows as blocks: for what does not depend on keys.
+  /// All query rows as blocks: for computations that do not depend on keys.
   template <class F>
   void each_chunk_of_queries(const F& f) const {
     for (const Chunk& queries : plan_.chunks(rank_, plan_.queries)) {
@@ -151,7 +151,7 @@ class Exchange {
     received_.wait();
     sent_.wait();
   }
-  /// Moves on what is under way, where no thread does.
+  /// Advances messages in flight if no thread does.
   void poll() {
     static_cast<void>(received_.test());
     static_cast<void>(sent_.test());
@@ -309,7 +309,7 @@ Tensor ring_backward(const RingPlan& plan, const Heads& grad_out, const Heads& q
     });
     if (wants_keys && loop.steps() > 1) {
       gradients.wait();
-      // What the ranks before have found for these keys; they go on to the next rank, the last
+      // Gradients of these keys from the ranks before; they go on to the next rank, the last
       // time to their owner.
       if (step > 0) loop.gradient_of_rank(mine, source) += loop.gradient_of_rank(come, source);
       gradients = Exchange(plan.group, loop.gradient_of_rank(mine, source),

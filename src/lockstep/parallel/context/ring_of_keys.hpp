@@ -38,7 +38,7 @@ struct RingPlan {
   [[nodiscard]] std::int64_t elements(int rank) const {
     return 2 * batch * key_heads * keys_of(rank) * width;
   }
-  /// Those of what travels: keys, values and mask.
+  /// Of the travelling bytes: keys, values and mask.
   [[nodiscard]] std::int64_t elements_sent(int rank) const {
     return elements(rank) + (pads ? batch * keys_of(rank) : 0);
   }
@@ -48,8 +48,8 @@ struct RingPlan {
 [[nodiscard]] Heads query_heads(const RingPlan& plan, const Tensor& q);
 [[nodiscard]] Heads output_heads(const RingPlan& plan, const Tensor& out);
 
-/// What travels, flat: this rank's keys and values (f32 or f64, flat) in plan.key_dtype; behind
-/// them, if plan.pads, `key_padding_mask`, bool [B,S], as 0 and 1. Local.
+/// The travelling bytes, flat: this rank's keys and values (f32 or f64, flat) in plan.key_dtype;
+/// behind them, if plan.pads, `key_padding_mask`, bool [B,S], as 0 and 1. Local.
 [[nodiscard]] Tensor as_they_travel(const RingPlan& plan, const Tensor& keys_values,
                                     const Tensor& key_padding_mask);
 

@@ -28,8 +28,8 @@ struct SequenceRun {
 [[nodiscard]] std::array<SequenceRun, 2> sequence_runs(std::int64_t length, int rank, int ranks,
                                                        SequenceOrder order);
 
-/// This rank's slice of x[B,L,...], any dtype and device: [B,T,...], a copy. To cut a batch of
-/// token sequences and its targets. Local. Throws ShapeError for less than two dimensions.
+/// This rank's slice of x[B,L,...], any dtype and device: [B,T,...], a copy. Cuts batches of token
+/// sequences and their targets. Local. Throws ShapeError for less than two dimensions.
 [[nodiscard]] Tensor sequence_slice(const Tensor& x, int rank, int ranks,
                                     SequenceOrder order = SequenceOrder::contiguous);
 

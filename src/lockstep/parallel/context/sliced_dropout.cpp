@@ -29,7 +29,7 @@ SlicePositions slice_positions(const Tensor& lengths, int rank, SequenceOrder or
 
 namespace {
 
-/// What the ranks tell each other.
+/// Facts that the ranks exchange.
 struct Draw {
   std::int64_t tokens = 0, first_sample = 0;
   std::uint64_t seed = 0;

@@ -8,7 +8,7 @@
 #include <lockstep/parallel/collectives.hpp>
 #include <lockstep/parallel/context/sequence_slice.hpp>
 
-// What context_parallel gives to Dropout. Private to this folder.
+// The object that context_parallel gives to Dropout. Private to this folder.
 
 namespace lockstep {
 

@@ -44,7 +44,7 @@ class DeviceMesh {
 
   [[nodiscard]] const std::vector<MeshDim>& dims() const noexcept { return dims_; }
   [[nodiscard]] bool has(std::string_view dim) const noexcept;
-  /// Throws InputError naming the dimensions that there are, as all that take a name.
+  /// Throws InputError naming the existing dimensions, as all functions that take a name.
   [[nodiscard]] int size(std::string_view dim) const { return dims_[index_of(dim)].size; }
   /// This rank's coordinate, and its rank in group(dim).
   [[nodiscard]] int local_rank(std::string_view dim) const { return coordinate_[index_of(dim)]; }

@@ -138,7 +138,7 @@ std::string flat_name(const std::vector<std::pair<const char*, std::int64_t>>& d
   return name;
 }
 
-/// What the ranks that hold the same parameters send each other.
+/// Traffic among ranks that hold the same parameters.
 void add_data_traffic(const Sizes& sizes, std::int64_t elements, std::int64_t bytes, int zero,
                       std::vector<MeshTraffic>& traffic) {
   const std::int64_t shards = sizes.shards(), replicas = sizes.replicas();
@@ -157,7 +157,7 @@ void add_data_traffic(const Sizes& sizes, std::int64_t elements, std::int64_t by
   add(dim, "parameters: all_gather", (zero == 3 ? 2 : 1) * ring(elements, shards));
 }
 
-/// What the ranks that share out one Gpt send each other.
+/// Traffic among ranks that share out one Gpt.
 void add_gpt_traffic(const Sizes& sizes, const nn::GptOptions& gpt, const MeshPlanOptions& options,
                      std::vector<MeshTraffic>& traffic) {
   const std::int64_t rows = share(options.samples, sizes.data()) * share(options.tokens, sizes.cp);

@@ -9,7 +9,7 @@
 #include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/tensor/precision.hpp>
 
-// What a mesh would hold and send, by formulas, before anything is started.
+// Memory and traffic of a mesh by formulas, before anything is started.
 //
 // E is the elements of the rank that holds most, after tp and pp have cut the model; a ring sends
 // from each of n ranks 2 (n-1) ceil(E/n) elements for an all_reduce, and half of that for a
@@ -17,15 +17,17 @@
 // that shard, ZeRO keeps ceil(E/S) elements of the optimizer's state (stage 1), gradients (2) and
 // parameters (3); stages 0 to 2 send as much as an all_reduce, stage 3 half as much more, as it
 // gathers parameters in forward and in backward (Rajbhandari et al. 2020, arXiv:1910.02054,
-// sections 3, 5 and 7). Stage 1 keeps its updated run once more, as it is sent. Stages 2 and 3
-// gather the parameters of a unit at a time, as FullyShardedDataParallel with its default units
-// does (sharded_memory.hpp): with R elements in the root unit and U in the largest other one, stage
+// sections 3, 5 and 7). Stage 1 keeps its updated run once more, as it is sent.
+// ZeroRedundancyOptimizer, which all-reduces gradients, sends half as much more than the formula of
+// stage 1. Stages 2 and 3 gather the parameters of a unit at a time, as FullyShardedDataParallel
+// with its default units does (sharded_memory.hpp): with R elements in the root unit and U in the
+// largest other one, stage
 // 2 has E gathered and R + 2 U whole gradients, stage 3 R + 2 U of both. Not counted: activations,
 // buffers, and padding of shards.
 
 namespace lockstep {
 
-/// What plan_mesh is told beside the model.
+/// Options of plan_mesh.
 struct MeshPlanOptions {
   std::vector<MeshDim> dims;     ///< of mesh_dim_names, in any order; 1 where left out
   std::int64_t samples = 1;      ///< of a step, over all ranks
@@ -41,7 +43,7 @@ struct MeshPlanOptions {
 /// stages, replicas, shards, context, tensor.
 inline constexpr std::array<std::string_view, 5> mesh_dim_names{"pp", "dp", "fsdp", "cp", "tp"};
 
-/// How the ranks of tp and pp hold a parameter.
+/// A parameter over the ranks of tp and pp.
 struct PlannedParameter {
   std::string name;
   Shape shape;              ///< whole
@@ -49,7 +51,7 @@ struct PlannedParameter {
   std::vector<int> stages;  ///< of pp; two of a tied one
 };
 
-/// Bytes on the rank that holds most.
+/// Bytes on the rank with most.
 struct MeshMemory {
   std::int64_t parameters = 0, gradients = 0, optimizer_state = 0;
   std::int64_t gathered = 0;  ///< at a time, with the whole gradients
@@ -59,7 +61,7 @@ struct MeshMemory {
   bool operator==(const MeshMemory&) const = default;
 };
 
-/// Bytes that a rank sends in a step, of the ranks the one that sends most.
+/// Bytes that a rank sends in a step: the rank that sends most.
 struct MeshTraffic {
   std::string dim;   ///< of the mesh; "dp_cp": over both
   std::string what;  ///< "gradients: all_reduce"
@@ -67,7 +69,7 @@ struct MeshTraffic {
   bool operator==(const MeshTraffic&) const = default;
 };
 
-/// What one rank of a mesh would hold and send.
+/// Memory and traffic of one rank of a mesh.
 struct MeshPlan {
   std::vector<MeshDim> dims;  ///< all of mesh_dim_names, in that order
   std::vector<PlannedParameter> parameters;
@@ -85,11 +87,11 @@ struct MeshPlan {
 /// backward, and the loss sends four numbers a token. cp sends a slice's keys and values 2 n - 2
 /// times a layer, and their gradients n times (ring_attention.hpp). Stages of pp have equal runs of
 /// blocks, the first ones one more; the first stage has the embeddings, the last one ln_f and a
-/// copy of wte, whose gradients the two sum. Of other models tp cuts what options.of_tp_rank has
-/// smaller; what its ranks send is not counted.
-/// Throws InputError for dimensions that are unknown or that validate() refuses, or that cut more
-/// than there is: heads, blocks, samples or tokens; for more than 2^20 ranks; for cp or pp of
-/// another model than Gpt, and for its tp without options.of_tp_rank.
+/// copy of wte, whose gradients the two sum. Of other models tp cuts the parameters that are
+/// smaller in options.of_tp_rank; its traffic is not counted.
+/// Throws InputError for dimensions that are unknown, that validate() refuses, or that exceed the
+/// heads, blocks, samples or tokens; for more than 2^20 ranks; for cp or pp of another model than
+/// Gpt, and for its tp without options.of_tp_rank.
 [[nodiscard]] MeshPlan plan_mesh(const nn::Module& model, const MeshPlanOptions& options);
 
 /// "dp=2,tp=4". Throws InputError for anything else.

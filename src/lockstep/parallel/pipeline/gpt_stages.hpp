@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// A run of a nn::Gpt's blocks; the first stage has the embeddings before them, the last one ln_f
-/// and the head behind them. The modules are the Gpt's, with their names in it.
+/// A run of a nn::Gpt's blocks; the first stage also has the embeddings, the last one ln_f and the
+/// head. The modules are the Gpt's, with their names in it.
 ///   auto stages = split_into_stages(gpt, ranks);  // the same on every rank
 ///   const auto mine = stages[rank];
 ///   Pipeline pipeline({mine}, group, one_f_one_b(ranks, 8),
@@ -51,8 +51,7 @@ class GptStage : public nn::Module {
 /// head alone.
 [[nodiscard]] std::vector<std::shared_ptr<GptStage>> split_into_stages(const nn::Gpt& gpt,
                                                                        ListView<std::size_t> first);
-/// Stages with as equal amounts of arithmetic as possible: of a block's matrices, and of the
-/// head's.
+/// Stages with as equal amounts of arithmetic as possible, in the matrices of blocks and head.
 [[nodiscard]] std::vector<std::shared_ptr<GptStage>> split_into_stages(const nn::Gpt& gpt,
                                                                        int stages);
 

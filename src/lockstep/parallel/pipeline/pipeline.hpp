@@ -18,10 +18,10 @@
 
 namespace lockstep {
 
-/// What a pipeline has cost since construction, in seconds of this rank. Sums over replicas are
+/// Time of a pipeline since construction, in seconds of this rank. Sums over replicas are
 /// DistributedDataParallel's.
 struct PipelineStats {
-  /// Waiting for messages of other stages: the bubble, and what computation does not hide.
+  /// Waiting for messages of other stages: the bubble, and communication that is not hidden.
   double wait_s = 0.0;
   double tied_wait_s = 0.0;  ///< waiting for sums of tied gradients
 };
@@ -45,10 +45,10 @@ struct PipelineStats {
 /// micro-batch. A rank computes on the device of its parameters, without any on
 /// nn::default_device().
 ///
-/// Shapes and dtypes of activations are told by the first micro-batch's message ahead of it, once;
-/// they may not change later, apart from the number of rows (forget_shapes()). Messages are
-/// labelled "stage 1 fwd, micro-batch 3", in the flight recorder, in traces, and in the verdict on
-/// a rank that hangs; they use tags 0 to 2 x stages - 1, and the last one.
+/// The first micro-batch's message is preceded by its shape and dtype. Later messages have the
+/// same, apart from the number of rows (forget_shapes()). Messages are labelled "stage 1 fwd,
+/// micro-batch 3", in the flight recorder, in traces, and in the verdict on a rank that hangs; they
+/// use tags 0 to 2 x stages - 1, and the last one.
 ///
 /// After an exception on one rank from step(), evaluate() or forward(), such as a module's, the
 /// others' calls throw CommError within milliseconds, which names rank, stage, micro-batch and
@@ -72,8 +72,8 @@ class Pipeline {
   using Loss = PipelineLoss;
 
   /// `stages`: this rank's modules, by number of stage; stage s belongs to rank
-  /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group's ranks
-  /// are the schedule's. Collective. Throws, on every rank alike, InputError as
+  /// schedule.rank_of_stage[s]. `loss` is called on the last stage's rank only. The group has the
+  /// schedule's number of ranks. Collective. Throws, on every rank alike, InputError as
   /// expect_deadlock_free does, for another number of ranks or of a rank's stages, for null modules
   /// or loss, for schedules that differ between ranks, for options that do not fit the stages, and
   /// for an nccl group: give the group that controls it.
@@ -83,30 +83,30 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// Forward and backward of a batch. `input`, whose rows the micro-batches share out as equally as
-  /// possible, is looked at on the first stage's rank, `target`, of as many rows, on the last's.
-  /// Returns the mean loss, on every rank. A batch may have fewer rows than micro-batches, or none:
-  /// then the loss is 0, and it adds zeros. Micro-batches without rows are left out, except where
-  /// replicas of stages communicate with each other, as sharded ones do.
-  /// Gradients are multiplied by `weight`: of replicas with different shares of the global batch,
-  /// which PipelineOptions::data_parallel averages, replicas x samples of this replica / all
-  /// samples; and by `loss_scale`, a GradScaler's scale_tensor(), if it is defined, which is looked
-  /// at on the last stage's rank. Collective. Throws InputError, on every rank alike and before
-  /// anything is computed, for a tensor that is missing or has other rows.
+  /// Forward and backward of a batch. Only the first stage's rank reads `input`, only the last's
+  /// reads `target`, of as many rows. Micro-batches share out the rows as equally as possible.
+  /// Returns the mean loss, on every rank. A batch may have fewer rows than micro-batches. A batch
+  /// without rows has loss 0 and adds zeros. Micro-batches without rows are left out, unless
+  /// replicas of stages communicate with each other, as sharded ones do. Gradients are multiplied
+  /// by `weight`: of replicas with different shares of the global batch, which
+  /// PipelineOptions::data_parallel averages, replicas x samples of this replica / all samples; and
+  /// by `loss_scale`, a GradScaler's scale_tensor(), if it is defined; only the last stage's rank
+  /// reads it. Collective. Throws InputError, on every rank alike and before computing, for a
+  /// missing tensor or another number of rows.
   double step(const Tensor& input, const Tensor& target, double weight = 1.0,
               const Tensor& loss_scale = {});
 
-  /// While the returned object lives, steps add to this rank's gradients alone: nothing is summed
-  /// over replicas and tied parameters. The next step outside sums all of it.
+  /// While the returned object lives, steps add to this rank's gradients alone, without sums over
+  /// replicas and tied parameters. The next step outside sums all of them.
   ///   { const auto local = pipeline.no_sync(); pipeline.step(first_half, targets, 0.5); }
   ///   pipeline.step(second_half, its_targets, 0.5);
   /// The same on all ranks. Local.
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
 
-  /// What dropout draws in the steps to come: `first_sample` is the batch's first row. The masks
-  /// are those of the undivided model under a RandomContextGuard of this context, if every rank has
-  /// built the whole model after the same nn::manual_seed. Without it, each rank draws its own. The
-  /// same on all ranks. Local.
+  /// The context of dropout's draws in later steps: `first_sample` is the batch's first row. The
+  /// masks are those of the undivided model under a RandomContextGuard of this context, if every
+  /// rank has built the whole model after the same nn::manual_seed. Without it, each rank draws its
+  /// own. The same on all ranks. Local.
   void set_random_context(const std::optional<nn::RandomContext>& context);
 
   /// Forward alone, without gradients, in the modules' present mode (train(), eval()). Arguments,
@@ -139,8 +139,8 @@ class Pipeline {
   /// The Euclidean norm of all stages' gradients together, the same bits on every rank; tied
   /// parameters count once. Collective.
   [[nodiscard]] double grad_norm();
-  /// The same, if `own` is the norm of the gradients of this rank's counted_parameters(), for
-  /// stages that are divided themselves:
+  /// The same, for stages that are divided themselves; `own` is the norm of the gradients of this
+  /// rank's counted_parameters():
   ///   const TensorParallelGradNorm slabs(pipeline.counted_parameters(), pipeline.state_dict(),
   ///   tp); const double norm = pipeline.grad_norm(slabs.norm());
   [[nodiscard]] double grad_norm(double own);

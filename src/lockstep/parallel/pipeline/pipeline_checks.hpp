@@ -16,17 +16,17 @@ void expect_executable(ProcessGroup& group, const PipelineSchedule& schedule,
                        const std::vector<std::shared_ptr<nn::Module>>& stages, bool has_loss,
                        const PipelineOptions& options);
 
-/// Whether parameters of a stage are there for whole passes only (FullyShardedDataParallel).
+/// Whether parameters of a stage exist during whole passes only (FullyShardedDataParallel).
 [[nodiscard]] bool is_sharded(const nn::Module& stage);
 
-/// What ranks tell each other at the begin of a call.
+/// Facts that ranks exchange at the begin of a call.
 struct AgreedBatch {
   std::int64_t rows = 0;
   bool any_said_yes = false;
 };
-/// On every rank: the rows of `input` and `target`, looked at where a pointer is given, and whether
-/// any rank says yes. Throws InputError, on every rank alike, for a tensor that is missing or has
-/// other rows. Collective.
+/// On every rank: the rows of `input` and `target`, as given by a rank with a pointer, and whether
+/// any rank says yes. Throws InputError, on every rank alike, for a missing tensor or another
+/// number of rows. Collective.
 [[nodiscard]] AgreedBatch agreed_batch(ProcessGroup& group, const Tensor* input,
                                        const Tensor* target, bool says_yes);
 

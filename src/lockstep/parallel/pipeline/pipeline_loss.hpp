@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// The mean loss, of one element, over the rows of a micro-batch: a function of the last stage's
-/// output and the target's rows, and, where it wants to know, of the micro-batch: for a loss that
-/// looks at more than one tensor of targets,
+/// output and the target's rows, and optionally of the micro-batch, for a loss of several tensors
+/// of targets:
 ///   [&](const Variable& y, const Tensor&, const Microbatch& rows) {
 ///     return task.loss(y, batch.slice(rows.begin, rows.end));
 ///   }

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// What ranks tell each other of a tensor. Of its placement all but the offsets.
+/// Facts of a tensor that ranks exchange: of its placement all but the offsets.
 struct Told {
   std::string name;
   DType dtype{};

@@ -24,12 +24,11 @@ struct PipelineAction {
 /// "forward of stage 1 of micro-batch 3".
 [[nodiscard]] std::string to_string(const PipelineAction& action);
 
-/// A pipeline's order of work, as data: the actions of each rank, one after the other. Messages are
-/// implied: an action begins when its input has arrived, and its result is sent at once to the rank
-/// of the next stage (forward) or of the stage before (gradient of the input). Sends never wait for
-/// receives. The makers below give schedules that are proven free of deadlock by
-/// expect_deadlock_free (simulation.hpp) in the tests; a schedule of your own is checked by it when
-/// a Pipeline is made.
+/// A pipeline's order of work, as data: the list of each rank's actions. Messages are implied: an
+/// action begins when its input has arrived, and its result is sent at once to the rank of the next
+/// stage (forward) or of the stage before (gradient of the input). Sends never wait for receives.
+/// expect_deadlock_free (simulation.hpp) proves that a schedule is free of deadlock: of the makers
+/// below in the tests, of your own when a Pipeline is made.
 struct PipelineSchedule {
   std::string name;  ///< for messages and traces
   int microbatches = 0;

@@ -137,7 +137,7 @@ class Execution {
   }
   static constexpr unsigned both = 2 | 4;
 
-  /// What an action needs: at most two, and when they are there.
+  /// Inputs of an action, at most two, and their arrival times.
   struct Needs {
     std::optional<PipelineAction> missing;
     double ready = 0.0;

@@ -9,9 +9,9 @@ namespace lockstep {
 
 /// Proves that a schedule ends, by executing its dependencies with each rank's actions in their
 /// order: forward of a stage needs forward of the stage before, backward also the gradient from the
-/// stage behind. Throws InputError, which names rank, stage and micro-batch: for ranks that wait
-/// for each other, for an action that is missing, given twice, or on another rank than its stage.
-/// Local; a few milliseconds for 64 stages and 512 micro-batches.
+/// stage behind. Throws InputError, which names rank, stage and micro-batch, for ranks that wait
+/// for each other, and for an action that is missing, given twice, or on another rank than its
+/// stage. Local; a few milliseconds for 64 stages and 512 micro-batches.
 void expect_deadlock_free(const PipelineSchedule& schedule);
 
 /// The times of one stage for one micro-batch, in any unit.
@@ -41,7 +41,7 @@ struct PipelineSimulation {
 ///   1f1b, 2 ranks, 2 stages, 3 micro-batches: bubble 25.0 %
 ///   rank 0  F0 F1 .  .  B0 -  F2 B1 -  .  B2 -
 ///   rank 1  .  F0 B0 -  F1 B1 -  F2 B2 -  .  .
-/// F, B, I, W and the micro-batch, before it the stage if a rank has several; "-" goes on with the
+/// F, B, I, W and the micro-batch, before it the stage if a rank has several; "-" continues the
 /// action before, "." waits. Throws as expect_deadlock_free does.
 [[nodiscard]] std::string to_string(const PipelineSchedule& schedule);
 

@@ -35,7 +35,7 @@ class StageExecutor {
   };
   /// Collective. Throws errors of modules and of the group, after which it cannot be used.
   void run(const Batch& batch);
-  /// What it is at: "backward of stage 1 of micro-batch 3"; empty outside of run().
+  /// The current action: "backward of stage 1 of micro-batch 3"; empty outside of run().
   [[nodiscard]] std::string position() const;
   /// Of the last run, on the last stage's rank: the mean loss, and the output of all rows
   /// (undefined if there are none).
@@ -84,7 +84,7 @@ class StageExecutor {
   /// `splits`: the gradients of the parameters come later.
   void backward(Stage& stage, const Microbatch& microbatch, bool splits);
   [[nodiscard]] double share_of(const Microbatch& microbatch) const;
-  /// `seed` times the loss scale: what backward of the loss begins with.
+  /// `seed` times the loss scale: the gradient with which backward of the loss begins.
   [[nodiscard]] Tensor seed_on_device(const Variable& loss, double seed) const;
 
   std::shared_ptr<ProcessGroup> group_;

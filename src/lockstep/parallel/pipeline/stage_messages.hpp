@@ -65,7 +65,7 @@ class StageMessages {
   void hear_shape();
   void post();
   void post_ahead();
-  /// Adds to a failure of the group what the message was.
+  /// Adds the message's name to a failure of the group.
   void wait(Message& message);
 
   ProcessGroup& group_;

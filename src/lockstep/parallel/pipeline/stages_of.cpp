@@ -82,7 +82,7 @@ Row row_of(const ModulePtr& model) {
     std::vector<Leaf> leaves;
     collect(*model, {}, leaves);
     // Layers without parameters belong to the layer before: each stage has something to train, and
-    // what Sequential fuses stays together.
+    // operations that Sequential fuses stay together.
     std::vector<std::size_t> begins;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].layer->parameters().empty()) begins.push_back(begins.empty() ? 0 : i);

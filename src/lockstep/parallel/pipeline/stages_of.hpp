@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-/// A model cut for a pipeline. The modules are the model's, with its names in them: keep this
-/// rank's and drop the rest, with the model.
+/// A model cut for a pipeline. The modules are the model's, with its names: keep this rank's and
+/// drop the rest, with the model.
 struct PipelineStages {
   std::vector<std::shared_ptr<nn::Module>> modules;  ///< by number of stage
   /// Parameters that several stages hold: PipelineOptions::tied.
   std::vector<std::vector<StageParameter>> tied;
-  /// Of a nn::Gpt, the last stage: its head gives loss and logits of what the last stage returns.
+  /// Of a nn::Gpt, the last stage: its head gives loss and logits of the stage's result.
   /// Null for other models, of which the last stage returns the output.
   std::shared_ptr<GptStage> head;
 
@@ -30,19 +30,19 @@ struct PipelineStages {
 /// Cuts a model into `stages` stages whose result is the model's up to rounding: a nn::Gpt between
 /// blocks; a nn::Sequential between its layers and those of Sequentials in it, as ResNets have
 /// them; a nn::Layered, such as the zoo's transformer; a ModuleList whose modules follow each
-/// other. So all models of decks but unet, whose paths cross any cut. One stage can be any model.
-/// Stages have as equal amounts of arithmetic as possible (FlopCounter) in the forward of `sample`,
-/// a batch of a row or more as the model takes it, which is run through the layers, in evaluation
-/// mode; without a sample, as equal numbers of parameters, which is far off for convolutions. A Gpt
-/// needs none. Each stage of several has parameters. The same on every rank, if the models are
+/// other. So it cuts all models of decks but unet, whose paths cross any cut. A single stage can be
+/// any model. Stages have as equal amounts of arithmetic as possible (FlopCounter) in the forward
+/// of `sample`, a batch of one row or more, which runs through the layers in evaluation mode;
+/// without a sample, as equal numbers of parameters, which is far off for convolutions. A Gpt needs
+/// no sample. Each stage of several has parameters. The same on every rank, if the models are
 /// (nn::manual_seed). Local. Throws InputError, naming the model's class, for a model that cannot
 /// be cut, or has fewer layers than stages.
 [[nodiscard]] PipelineStages stages_of(const std::shared_ptr<nn::Module>& model, int stages,
                                        const Tensor& sample = {});
 
 /// Shares out the model over the ranks of `group`, and with it its stages (tensor_parallelize;
-/// plans.hpp). After stages_of(), as it looks at whole layers, and before Pipeline. Collective over
-/// `group`. Throws InputError for a model without a plan.
+/// plans.hpp). Call it after stages_of(), which looks at whole layers, and before making the
+/// Pipeline. Collective over `group`. Throws InputError for a model without a plan.
 void tensor_parallelize(nn::Module& model, const PipelineStages& stages, const GroupPtr& group);
 
 }  // namespace lockstep

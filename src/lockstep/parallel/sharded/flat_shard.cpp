@@ -17,7 +17,7 @@ std::vector<std::int64_t> counts_of(const std::vector<nn::NamedParameter>& param
   return counts;
 }
 
-/// Memory that goes back to the system with its last owner, and is as large as it is said to be.
+/// Memory of exactly the given size, which returns to the system with its last owner.
 Tensor flat_memory(std::int64_t elements, DType dtype, Device device) {
   const auto bytes = static_cast<std::size_t>(elements) * size_of(dtype);
   auto storage =

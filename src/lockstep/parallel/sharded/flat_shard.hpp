@@ -11,14 +11,14 @@
 
 namespace lockstep {
 
-/// Some parameters of a unit, all trained or all frozen, of one dtype, in one flat run of memory
-/// that is cut over the ranks of a group. A rank owns the values and gradients of its run. The
-/// whole memory, of which the module's parameters are views, is there between start_gather() and
-/// free(); memory for whole gradients between take_gradients() and the end of their sum.
+/// Parameters of a unit, all trained or all frozen, of one dtype, in one flat run of memory that is
+/// cut over the ranks of a group. A rank owns the values and gradients of its run. The whole
+/// memory, of which the module's parameters are views, exists between start_gather() and free();
+/// memory for whole gradients between take_gradients() and the end of their sum.
 class FlatShard {
  public:
-  /// Takes over the parameters' values, which are the same on all ranks, and frees them. Their
-  /// gradients are dropped. Collective.
+  /// Takes the parameters' values, the same on all ranks, and frees them. Drops their gradients.
+  /// Collective.
   FlatShard(ProcessGroup& group, std::vector<nn::NamedParameter> parameters,
             const FullyShardOptions& options);
 
@@ -42,7 +42,7 @@ class FlatShard {
   void start_gather(ProcessGroup& group, IntrusivePtr<Storage> memory);
   /// Returns when they are there.
   void wait_for_values() { gathering_.wait(); }
-  /// Moves the operation on; true once the values are there.
+  /// Advances the operation; true once the values have arrived.
   [[nodiscard]] bool values_are_in() { return gathering_.test(); }
   /// Takes the parameters' values away. Returns their memory, if there was any.
   IntrusivePtr<Storage> free();
@@ -54,7 +54,7 @@ class FlatShard {
   [[nodiscard]] bool has_gradient_memory() const noexcept {
     return static_cast<bool>(absent_gradients_);
   }
-  /// Multiplies the gradients that there are, before they are summed.
+  /// Multiplies the gradients before they are summed.
   void scale_gradients(double factor) const;
   /// Starts the sum of the gradients over the ranks; a parameter without one counts as zero, and
   /// `used`, f32, one element a parameter, is 0 for it, else 1. Collective.
@@ -63,7 +63,7 @@ class FlatShard {
   /// Returns when this sum is complete, the memory of the whole gradients. Starts the sum over
   /// `replicas` unless they are null; collective over them.
   [[nodiscard]] IntrusivePtr<Storage> end_reduce(ProcessGroup* replicas);
-  /// Moves the sum over replicas on.
+  /// Advances the sum over replicas.
   void poke_replicas() { static_cast<void>(replicating_.test()); }
   /// Returns when that is complete, too. Adds factor x the sum to the pieces' gradients.
   void finish_sum(double factor);
@@ -74,7 +74,7 @@ class FlatShard {
   [[nodiscard]] IntrusivePtr<Storage> drop_gradients();
 
   /// Gives the parameters whole values in memory of their own, in the shard's dtype, and memory for
-  /// gradients. This object is of no use then. Collective.
+  /// gradients. This object is then unusable. Collective.
   void release(ProcessGroup& group);
 
  private:
@@ -95,7 +95,7 @@ class FlatShard {
   Tensor sum_;        ///< of the gradients of this rank's run: gradients_, or memory of its own
   std::vector<char> had_gradient_;  ///< by piece, before the last sum
   Tensor full_values_, full_gradients_;
-  /// Holds what takes the place of absent memory, while the memory is there; else null.
+  /// Holds the gathered memory in place of absent memory; else null.
   IntrusivePtr<Storage> absent_values_, absent_gradients_;
   Work gathering_, reducing_, replicating_;
 };

@@ -73,8 +73,8 @@ void expect_mesh(const ProcessGroup& group, ProcessGroup& replicas) {
   }
 }
 
-/// Checks that all ranks built the same model, over rows and columns of the mesh; what one finds,
-/// the others hear of.
+/// Checks that all ranks built the same model, over rows and columns of the mesh; an error of
+/// one rank is thrown on all.
 void expect_same_everywhere(ProcessGroup& group, ProcessGroup& replicas, const nn::Module& model,
                             const std::string& settings) {
   std::exception_ptr found;

@@ -19,8 +19,8 @@ class ShardedUnits;
 class TensorParallelGradNorm;
 
 /// Data-parallel training of a model that no rank holds whole, as PyTorch's fully_shard: a rank
-/// keeps 1/ranks of the parameters, of their gradients and, as optimizers see nothing else, of the
-/// optimizer's state (ZeRO-3, or ZeRO-2: FullyShardOptions::reshard_after_forward).
+/// keeps 1/ranks of the parameters, of their gradients and of the optimizer's state (ZeRO-3, or
+/// ZeRO-2: FullyShardOptions::reshard_after_forward).
 ///   FullyShardedDataParallel fsdp(model, group);
 ///   optim::AdamW optimizer(fsdp.named_parameters(), {.lr = 1e-3});
 ///   ...
@@ -31,18 +31,18 @@ class TensorParallelGradNorm;
 /// The updated values are those of DistributedDataParallel up to rounding, and the same bits in
 /// every run on as many ranks.
 ///
-/// With FullyShardOptions::replicate several groups hold all pieces each (HSDP): less memory is
-/// saved than over all ranks, and parameters travel within a group only, such as a node. "All
-/// ranks" below are then those of all replicas.
+/// With FullyShardOptions::replicate each of several groups holds all pieces (HSDP): it saves less
+/// memory than sharding over all ranks, and parameters travel within a group only, such as a node.
+/// "All ranks" below are then those of all replicas.
 ///
 /// The model is cut into units, e.g. the blocks of a transformer (FullyShardOptions::units). A
 /// unit's parameters lie in one flat run of memory, cut into equal runs over the ranks. They are
 /// gathered before the unit's forward, one unit ahead, freed after it, gathered again for its
 /// backward, and freed; the sum of a unit's gradients over the ranks travels while backward goes
-/// on. What belongs to no unit is in the root unit, gathered from the beginning of forward to the
-/// end of backward. Outside of forward and backward the module's parameters are not there, and read
-/// as NaN: see gathered(). A unit is entered where its module is called as (*module)(x); using its
-/// parameters in another way throws Error in backward.
+/// on. All other parameters are in the root unit, gathered from the beginning of forward to the
+/// end of backward. Outside of forward and backward the module's parameters are absent and read as
+/// NaN: see gathered(). Calling a unit's module as (*module)(x) enters it; using its parameters in
+/// another way throws Error in backward.
 ///
 /// Forward and backward are collective, and all ranks call the same modules in the same order; the
 /// parameters on which a loss depends may differ. A rank without samples in a step runs forward on
@@ -86,15 +86,15 @@ class FullyShardedDataParallel final : private PassObserver {
   /// Checks that all ranks built the same model, takes the first replica's rank 0's parameters and
   /// buffers, and keeps this rank's share. The model is on one device, of the same kind on every
   /// rank. Collective. Throws on every rank alike: Error naming the first difference between ranks,
-  /// and for a model without parameters; InputError for a unit that there is not, a dtype that is
-  /// not one of those that an option allows, and a group of replicas that does not make a mesh.
+  /// and for a model without parameters; InputError for an unknown unit, a dtype that an option
+  /// does not allow, and a group of replicas that does not make a mesh.
   FullyShardedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                            const FullyShardOptions& options = {});
-  /// Local. The module's parameters stay away, and read as NaN: call release() before to use the
-  /// module further.
+  /// Local. The module's parameters stay absent and read as NaN: call release() before, to go on
+  /// using the module.
   ~FullyShardedDataParallel() override;
 
-  /// Collective, also without gradients.
+  /// Collective, even without gradients.
   [[nodiscard]] Variable forward(const Variable& x);
   /// The same, with the module calls of `run` in place of module().forward(x).
   [[nodiscard]] Variable forward(const std::function<Variable(nn::Module&)>& run);
@@ -106,7 +106,7 @@ class FullyShardedDataParallel final : private PassObserver {
 
   /// While the returned object lives, gradients of a backward pass stay whole on this rank, and the
   /// next summed pass adds its own and sums all of them. Needs memory for whole gradients. Forward
-  /// and backward gather parameters all the same, so they are collective.
+  /// and backward still gather parameters, so they are collective.
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
 
   /// Drops the gradients, those within no_sync() too.
@@ -128,19 +128,19 @@ class FullyShardedDataParallel final : private PassObserver {
   [[nodiscard]] double grad_norm(const TensorParallelGradNorm& of_pieces);
 
   /// If any rank's gradients are not finite, makes all ranks' so: a rank sees its own pieces only,
-  /// and the GradScalers of all of them have to skip the same step. Call it before
-  /// GradScaler::unscale() or step(). PyTorch's ShardedGradScaler. Of a tensor-parallel model give
-  /// the ranks that hold its other slabs, too. Collective. Throws Error on every rank if one has no
-  /// element of any trained parameter, as of a very small model.
+  /// and all GradScalers must skip the same steps. Call it before GradScaler::unscale() or step().
+  /// PyTorch's ShardedGradScaler. Of a tensor-parallel model give the ranks that hold its other
+  /// slabs, too. Collective. Throws Error on every rank if one has no element of any trained
+  /// parameter, as of a very small model.
   void agree_on_found_inf(const std::shared_ptr<ProcessGroup>& tensor_group = {});
 
-  /// While the returned object lives, the module's parameters are there, to be read: for an
-  /// evaluation without forward(), or an export. Collective, not within forward or backward.
+  /// While the returned object lives, the module's parameters can be read: for an evaluation
+  /// without forward(), or an export. Collective, not within forward or backward.
   [[nodiscard]] Gathered gathered() { return Gathered(*this); }
 
-  /// Gives the module whole parameters in memory of its own, in the shards' dtype, for good: to go
-  /// on with it without this object, of which only the destructor is called then. Needs memory for
-  /// all parameters. Collective within `group()`, not within forward or backward.
+  /// Gives the module whole parameters in memory of its own, in the shards' dtype, for use without
+  /// this object; afterwards call only the destructor. Needs memory for all parameters. Collective
+  /// within `group()`, not within forward or backward.
   void release();
 
   /// Broadcasts rank 0's buffers, as DistributedDataParallel's: before evaluation and saving.
@@ -151,9 +151,9 @@ class FullyShardedDataParallel final : private PassObserver {
 
   /// This rank's pieces of the parameters, each with its place in the whole parameter
   /// (Placement::flat_run_of), and the buffers, under the module's names: a checkpoint of them
-  /// holds whole tensors, of slabs that the module has those that they are of. For an optimizer's
-  /// state tell the optimizer: optimizer.take_placements(fsdp.state_dict()), which also refuses an
-  /// optimizer that needs whole parameters.
+  /// holds whole tensors, also of the module's slabs. For an optimizer's state call
+  /// optimizer.take_placements(fsdp.state_dict()), which also refuses an optimizer that needs whole
+  /// parameters.
   [[nodiscard]] StateDict state_dict() const { return state_; }
   /// Takes pieces, as load_checkpoint(group, path, fsdp.state_dict()) returns them, or whole
   /// tensors. Throws Error listing names or shapes that do not fit.

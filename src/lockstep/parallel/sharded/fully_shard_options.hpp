@@ -18,7 +18,7 @@ struct FullyShardOptions {
   /// two units share, are in the root unit.
   std::vector<std::string> units;
   /// True: ZeRO-3, a unit's parameters are freed after its forward and gathered again for its
-  /// backward. False: ZeRO-2, they stay until its backward is over. The root unit's always do.
+  /// backward. False: ZeRO-2, they stay until its backward has ended, as the root unit's always do.
   bool reshard_after_forward = true;
   /// The dtype of gathered parameters, bf16 or f16, and with it of the messages that gather them;
   /// shards keep theirs. Unset: that of the shards. PyTorch's MixedPrecisionPolicy.
@@ -28,8 +28,8 @@ struct FullyShardOptions {
   /// The ranks that hold the same pieces as this one, each in a group of its own: hybrid sharding
   /// (HSDP), PyTorch's fully_shard on a mesh of two dimensions. Parameters are gathered within the
   /// sharded group only; the sums of gradients go on to the replicas. All ranks of both groups are
-  /// a mesh: {.replicate = mesh.group("dp")} with mesh.group("fsdp") as the group. Nobody else uses
-  /// it during backward. Null: no replicas.
+  /// a mesh: {.replicate = mesh.group("dp")} with mesh.group("fsdp") as the group. No other code
+  /// uses it during backward. Null: no replicas.
   std::shared_ptr<ProcessGroup> replicate;
 };
 

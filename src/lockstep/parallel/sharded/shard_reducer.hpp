@@ -37,7 +37,7 @@ class ShardReducer {
   void enter(std::size_t unit);
   /// The pass is complete: returns when all sums are. Collective if it sums.
   void finish();
-  /// The pass has failed: what it left is dropped.
+  /// The pass has failed: drops its gradients.
   void give_up() noexcept;
 
   /// Multiplies the gradients that are kept whole.

@@ -22,8 +22,8 @@ struct ShardedMemory {
 };
 
 /// Of an undivided `model` over `ranks` ranks, those of a sharded group where there are replicas,
-/// with an optimizer that keeps `slots` tensors a parameter (AdamW: 2). A pure function: also for
-/// ranks that are not there. Throws InputError for a unit that there is not.
+/// with an optimizer that keeps `slots` tensors a parameter (AdamW: 2). A pure function, for any
+/// number of ranks. Throws InputError for an unknown unit.
 [[nodiscard]] ShardedMemory sharded_memory(const nn::Module& model, int ranks,
                                            const FullyShardOptions& options, int slots);
 

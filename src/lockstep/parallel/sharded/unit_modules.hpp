@@ -17,7 +17,7 @@ struct UnitModule {
 };
 
 /// The units of a model, in order of registration; the first is the model itself, with the
-/// parameters that no other has: see FullyShardOptions::units. Units without parameters are left
+/// parameters of no other unit: see FullyShardOptions::units. Units without parameters are left
 /// out. Throws InputError for a pattern that fits no module below the model.
 [[nodiscard]] std::vector<UnitModule> unit_modules(const nn::Module& model,
                                                    std::span<const std::string> patterns);

@@ -28,10 +28,10 @@ class Optimizer;
 ///   ddp.zero_grad();
 ///   ddp.backward(nll_loss(ddp.forward(x), target), weight);  // collective
 ///   zero.step();                                             // collective
-/// The values are those of an undivided optimizer, bit for bit. Gradients are the whole ones of the
-/// module, so clip by optim::grad_norm(module.named_parameters()). That takes 1.5 times the traffic
-/// of FullyShardedDataParallel without reshard_after_forward, which has pieces of gradients only.
-/// One thread at a time.
+/// The values are those of an undivided optimizer, bit for bit. The module has whole gradients, so
+/// clip by optim::grad_norm(module.named_parameters()). That takes 1.5 times the traffic of
+/// FullyShardedDataParallel without reshard_after_forward, which has pieces of gradients. One
+/// thread at a time.
 class ZeroRedundancyOptimizer {
  public:
   /// Makes the optimizer of this rank's pieces of the trained parameters: flat leaves under the
@@ -39,7 +39,7 @@ class ZeroRedundancyOptimizer {
   using Make =
       std::function<std::unique_ptr<optim::Optimizer>(std::vector<nn::NamedParameter> pieces)>;
 
-  /// What is shared out, of several models that a rank trains over one group, as the stages of a
+  /// Shared parts of several models that a rank trains over one group, as the stages of a
   /// pipeline.
   struct Parts {
     std::vector<DistributedDataParallel*> ddps;
@@ -51,7 +51,7 @@ class ZeroRedundancyOptimizer {
   };
 
   /// `ddp` must live as long. Collective. Throws InputError for an optimizer that looks at whole
-  /// parameters (LARS, LAMB), Error if none is trained, and what `make` throws.
+  /// parameters (LARS, LAMB), Error if none is trained, and errors of `make`.
   ZeroRedundancyOptimizer(DistributedDataParallel& ddp, const Make& make);
   /// The same of several; one at least.
   ZeroRedundancyOptimizer(const Parts& parts, const Make& make);
@@ -73,10 +73,10 @@ class ZeroRedundancyOptimizer {
   }
   /// This rank's, for rates and momentum.
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
-  /// The optimizer's state, each slot with its place in that of the whole parameter
-  /// (Placement::flat_run_of), also where that is a slab of tensor parallelism: a checkpoint of it
-  /// holds whole tensors, which an undivided optimizer reads. Load with load_checkpoint(group,
-  /// path, model, zero.state_dict()).
+  /// The optimizer's state, each slot with its place in the whole parameter's
+  /// (Placement::flat_run_of), also of a slab of tensor parallelism: a checkpoint of it holds whole
+  /// tensors, which an undivided optimizer reads. Load with load_checkpoint(group, path, model,
+  /// zero.state_dict()).
   [[nodiscard]] StateDict state_dict() const;
   /// Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state);

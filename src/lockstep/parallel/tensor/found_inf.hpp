@@ -8,8 +8,8 @@ class Optimizer;
 }  // namespace optim
 
 /// Makes the scalers of ranks that share out a model's tensors skip the same steps: if the
-/// gradients of one rank's parts are not finite, no rank updates. Between GradScaler::unscale() and
-/// step().
+/// gradients of one rank's parts are not finite, no rank updates. Call it between
+/// GradScaler::unscale() and step().
 ///   scaler.unscale(optimizer);
 ///   agree_on_found_inf(scaler, optimizer, group);
 ///   scaler.step(optimizer);

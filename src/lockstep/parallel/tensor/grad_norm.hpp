@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-/// Norms of the gradients of a model of parallelize_module: those of the undivided one. Parameters
-/// that all ranks hold count once, slabs are summed over the group, slabs that several ranks hold
-/// count once.
+/// Norms of the gradients of a model of parallelize_module, equal to the undivided model's.
+/// Parameters that all ranks hold count once, slabs are summed over the group, slabs that several
+/// ranks hold count once.
 class TensorParallelGradNorm {
  public:
-  /// Collective over `group`, the model's: asks who holds which slab.
+  /// Collective over `group`, the model's: ranks exchange which slabs they hold.
   TensorParallelGradNorm(const nn::Module& model, GroupPtr group);
-  /// Of the gradients of `parameters`, whose placements `state` tells under their names: a
+  /// Of the gradients of `parameters`, whose placements are in `state` under their names: a
   /// pipeline's counted_parameters(), or the pieces that FullyShardedDataParallel or
   /// ZeroRedundancyOptimizer keep of a model with that state_dict(). The same list on every rank of
   /// `group`. Collective over it.
@@ -27,7 +27,7 @@ class TensorParallelGradNorm {
   [[nodiscard]] const GroupPtr& group() const noexcept { return group_; }
 
  private:
-  /// Slabs that as many ranks hold.
+  /// Slabs with an equal number of holders.
   struct Held {
     int holders;
     std::vector<nn::NamedParameter> slabs;

@@ -19,19 +19,19 @@
 
 namespace lockstep {
 
-/// How units (features, heads, rows of a vocabulary) are dealt out: to each rank a contiguous run,
+/// Distribution of units (features, heads, rows of a vocabulary): each rank has a contiguous run,
 /// sizes differ by at most one.
 struct UnitCut {
   Slice units;      ///< of this rank
   int holders = 1;  ///< ranks that hold the same run
 };
 /// Throws InputError, beginning with `what` ("h.0.attn.c_attn has 3 heads"), for fewer units than
-/// ranks; with `replicate`, units whose number divides the ranks are held by several of them, which
-/// are neighbours.
+/// ranks; with `replicate`, and a number of units that divides the ranks, several neighbouring
+/// ranks hold each unit.
 [[nodiscard]] UnitCut cut_units(const std::string& what, std::int64_t units, int ranks, int rank,
                                 bool replicate = false);
 
-/// A module of the model that is made parallel, and what styles do with it.
+/// A module of the model that is made parallel, and the changes that styles make.
 class ParallelPlace {
  public:
   /// Parameters cut so far: of tied ones every name must be cut alike.
@@ -66,7 +66,7 @@ class ParallelPlace {
   Slabs& slabs_;
 };
 
-/// One way; derive from it for a module of your own.
+/// One style; derive from it for a module of your own.
 class ParallelStyle {
  public:
   ParallelStyle() = default;
@@ -81,10 +81,10 @@ class ParallelStyle {
 
 /// Options of ColwiseParallel.
 struct ColwiseOptions {
-  /// Features are dealt out in so many equal units, such as heads; 0: each on its own.
+  /// Number of equal units of features, such as heads, that stay whole; 0: each feature is a unit.
   std::int64_t units = 0;
-  /// The output consists of so many equal parts, of each of which ranks take the same units:
-  /// 3 for queries, keys and values of one Linear.
+  /// Number of equal parts of the output; ranks take the same units of each: 3 for queries, keys
+  /// and values of one Linear.
   std::int64_t parts = 1;
   bool replicate = false;  ///< fewer units than ranks, such as key heads: several ranks hold each
   bool gather_output = false;  ///< the output is replicated, not this rank's features

@@ -36,7 +36,7 @@ std::vector<NamedModule> modules_of(nn::Module& model) {
   return all;
 }
 
-/// What ranks compare: the model's state and the plan's patterns.
+/// Facts that ranks compare: the model's state and the plan's patterns.
 std::string description_of(const nn::Module& model, const ParallelPlan& plan) {
   std::string text;
   for (const auto& [name, tensor, placement] : model.state_dict())

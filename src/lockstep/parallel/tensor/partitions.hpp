@@ -6,7 +6,7 @@
 #include <lockstep/parallel/tensor/regions.hpp>
 #include <lockstep/parallel/tensor/vocabulary.hpp>
 
-// What the styles of parallel_style.hpp give to modules. Private to this folder.
+// Objects that the styles of parallel_style.hpp give to modules. Private to this folder.
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@ namespace lockstep {
 /// Options of the ready plans.
 struct TensorParallelOptions {
   /// Activations between blocks' parts are cut along the sequence, whose length the ranks must
-  /// divide: less memory, and norms and dropout are shared out, too.
+  /// divide. This saves memory, and shares out norms and dropout.
   bool sequence = false;
 };
 

@@ -4,7 +4,7 @@
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/parallel/collectives.hpp>
 
-// Borders between what all ranks of a group hold alike (replicated) and what they share out: a
+// Borders between tensors that all ranks of a group hold alike (replicated) and shared-out ones: a
 // rank's part of a computation, or its slab of the activations along one dimension. Megatron-LM's
 // mappings (Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022,
 // arXiv:2205.05198, section 4.2.2).

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-/// What backward needs of the rows.
+/// Row statistics for backward.
 struct Rows {
   Tensor target, losses, divisor, stats;  // stats: maximum and log sum first, [4, rows]
 };

@@ -36,9 +36,9 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<Float16>&
           const Matrix<Float16>& b, float beta, float* c, std::int64_t c_stride,
           const float* bias = nullptr);
 
-/// The same with c and the bias of the operands' type (gemm_narrow.cpp): sums are f32 and rounded
-/// once, with beta c, beta being 0 or 1, and the bias among them. In oneDNN as above, else a block
-/// of rows at a time.
+/// The same with c and the bias of the operands' type (gemm_narrow.cpp): sums are f32, include beta
+/// c (beta is 0 or 1) and the bias, and are rounded once. In oneDNN as above, else a block of rows
+/// at a time.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<BFloat16>& a,
           const Matrix<BFloat16>& b, float beta, BFloat16* c, std::int64_t c_stride,
           const BFloat16* bias = nullptr);

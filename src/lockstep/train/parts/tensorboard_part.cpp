@@ -37,7 +37,7 @@ class TensorBoardPart final : public TrainingPart {
 
   [[nodiscard]] std::string name() const override { return "tensorboard"; }
 
-  /// A run that goes on replaces what the files hold from its step on, and writes the rows of that
+  /// A resumed run replaces the files' contents from its step on, and writes the rows of that
   /// step again: by its epoch a row of the same step may belong to the past or to the future.
   void start_run(const Training& training) override {
     if (training.group->rank() != 0) return;

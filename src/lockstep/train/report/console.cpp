@@ -43,7 +43,7 @@ std::vector<std::string> last_calls() {
   try {
     for (const FlightGroupView& group : read_flight_ring(recorder->path()).groups)
       calls.insert(calls.end(), group.calls.begin(), group.calls.end());
-  } catch (const Error&) {  // what is known is said
+  } catch (const Error&) {  // the calls that were read so far
   }
   std::ranges::stable_sort(calls, {}, &FlightCall::entered_s);
   if (calls.size() > most) calls.erase(calls.begin(), calls.end() - most);

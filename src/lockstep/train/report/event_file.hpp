@@ -27,19 +27,20 @@ class EventSummary {
 /// A file of TensorBoard's events: TFRecords (tensorflow/core/lib/io/record_writer.cc) of messages
 /// Event (tensorflow/core/util/event.proto). The encoder is our own: these few fields take less
 /// code than the library of protocol buffers takes of a build, and programs that link another
-/// version of that library stay free of ours. No error of the disk ends a training: what cannot be
-/// written waits, up to `most_unwritten` bytes, and is dropped beyond; each is one warning.
+/// version of that library stay free of ours. No error of the disk ends a training: text that
+/// cannot be written waits, up to `most_unwritten` bytes, and is dropped beyond; each is one
+/// warning.
 class EventFile {
  public:
   static constexpr std::size_t most_unwritten = std::size_t{4} << 20;
 
   /// A new file in `folder`, which readers read after those that are there already (their names
-  /// begin with events.out.tfevents). From then on they forget what those hold of `purge_step` and
-  /// later steps.
+  /// begin with events.out.tfevents). From then on they forget events of `purge_step` and later
+  /// steps in those files.
   EventFile(std::filesystem::path folder, std::int64_t purge_step);
 
   void add(std::int64_t step, const EventSummary& summary);
-  /// Writes what was added.
+  /// Writes the added events.
   void flush();
   /// Whether the folder has files of events.
   [[nodiscard]] static bool are_in(const std::filesystem::path& folder);

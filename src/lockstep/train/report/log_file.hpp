@@ -16,10 +16,10 @@ class LogFile {
  public:
   /// Appends behind the lines of earlier starts, and ends one that a killed process left
   /// unfinished. A symbolic link at `file` is replaced. `prefix` stands between time and level.
-  /// `warn` hears why lines wait, once until they are written. Throws FileError.
+  /// Calls `warn` with the reason when lines wait, once until they are written. Throws FileError.
   LogFile(const std::filesystem::path& file, const std::string& prefix,
           std::function<void(const std::string& why)> warn);
-  ~LogFile();  ///< writes what waits, if it can
+  ~LogFile();  ///< writes waiting lines, if it can
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 

@@ -13,7 +13,7 @@ struct RunPlan;
 /// Throws InputError for sizes that do not fit.
 [[nodiscard]] std::vector<MeshDim> mesh_of(const RunPlan& plan, int ranks = 0);
 
-/// What each rank of a mesh would hold and send (parallel/mesh/mesh_plan.hpp), as tables: the
+/// Memory and traffic of each rank of a mesh (parallel/mesh/mesh_plan.hpp), as tables: the
 /// groups of rank 0 with their links, where `ranks_per_node` ranks share a node (0: unknown);
 /// parameters by name, those of all blocks in one line; memory by ZeRO stage, and with the deck's
 /// train.zero; bytes that a rank sends in a step of train.batch_size samples. Starts no ranks.

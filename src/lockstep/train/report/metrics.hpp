@@ -33,7 +33,7 @@ struct MetricsRow {
 };
 
 /// The row's numbers by name: "loss", "time_min_mean_max_s/compute/mean". Not kind, step and set;
-/// what is not a number is left out.
+/// values that are no numbers are left out.
 [[nodiscard]] NamedFigures figures_of(const MetricsRow& row);
 
 /// The row that a line of metrics.jsonl holds. Nothing for an invalid line: the last one of a

@@ -19,7 +19,7 @@ void MetricsReader::read(const std::function<void(const MetricsRow&)>& row,
     throw InputError(fmt::format("{} cannot be read: {}", path_.string(),
                                  std::generic_category().message(errno)));
   }
-  if (!S_ISREG(info.st_mode)) throw InputError(path_.string() + " is no file");
+  if (!S_ISREG(info.st_mode)) throw InputError(path_.string() + " is not a file");
   const bool is_same = info.st_dev == device_ && info.st_ino == inode_ && info.st_size >= offset_;
   if (!is_same) {
     if (inode_ != 0) again();

@@ -16,7 +16,7 @@ class MetricsReader {
 
   /// Calls `row` for each whole row that is new since the last call, in order. A resumed run
   /// replaces the file: then `again` is called first, and all rows follow. A file that does not
-  /// exist has no rows. Throws InputError where the file is none, or the disk fails.
+  /// exist has no rows. Throws InputError if it is no regular file, or the disk fails.
   void read(
       const std::function<void(const MetricsRow&)>& row,
       const std::function<void()>& again = [] {});

@@ -17,8 +17,8 @@ void expect_device_text(const std::string& device);
 /// The device of a rank.
 struct DeviceChoice {
   Device device;
-  /// Devices of all ranks, and what run.tf32 does there, for the log; empty if all compute on the
-  /// host without run.tf32.
+  /// Devices of all ranks, and the effect of run.tf32 there, for the log; empty if all compute on
+  /// the host without run.tf32.
   std::string in_words;
 };
 

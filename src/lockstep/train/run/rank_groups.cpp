@@ -40,7 +40,7 @@ RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all, const MeshOptions
   std::erase_if(dims, [](const MeshDim& dim) { return dim.name != "dp" && dim.size == 1; });
   if (dims.size() == 1) return groups;
   DeviceMesh mesh(all, std::move(dims));
-  // The ranks along those of the dimensions that there are.
+  // The ranks along those of these dimensions that the mesh has.
   const auto along = [&](std::vector<std::string_view> names) {
     std::erase_if(names, [&](std::string_view name) { return !mesh.has(name); });
     return names.size() == 1 ? mesh.group(names[0]) : mesh.flatten(names);

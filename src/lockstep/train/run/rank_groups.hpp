@@ -17,7 +17,7 @@ namespace lockstep::train {
 struct MeshOptions;
 struct RunPlan;
 
-/// The groups of a training, from [mesh]: which ranks share out what.
+/// The groups of a training, from [mesh]: ranks that share out model, state, samples or tokens.
 struct RankGroups {
   std::shared_ptr<ProcessGroup> all;
   /// The ranks that share out the samples of a batch.

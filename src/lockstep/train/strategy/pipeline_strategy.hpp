@@ -68,7 +68,7 @@ class PipelineStrategy final : public Strategy {
 };
 
 /// Throws InputError if the model cannot be cut into the stages of mesh.pp, or the task's forward
-/// is more than what the stages compute. Local.
+/// does more than the stages compute. Local.
 void expect_stages_fit(const Task& task, const RunPlan& plan, std::int64_t pp,
                        const std::shared_ptr<nn::Module>& model);
 

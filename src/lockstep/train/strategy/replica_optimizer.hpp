@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-/// The optimizer of what ranks hold copies of: the same on each of them, or, with train.zero = 1,
-/// shared out over them (ZeroRedundancyOptimizer).
+/// The optimizer of parameters that several ranks hold: the same on each of them, or, with
+/// train.zero = 1, shared out over them (ZeroRedundancyOptimizer).
 class ReplicaOptimizer {
  public:
   /// Without `parts.ddps` there are no copies, and nothing is shared out. Collective if it is.

@@ -29,16 +29,16 @@ struct RunPlan;
 struct StepTimes;
 class Task;
 
-/// How the ranks train one model together, as [mesh] and train.zero say: what each rank holds, how
-/// the gradients of all samples are summed, and how they update the parameters. The word is PyTorch
-/// Lightning's. Functions are collective over all ranks of the training, except where "Local" is
-/// said.
+/// How the ranks train one model together, as [mesh] and train.zero say: each rank's part of the
+/// model, how the gradients of all samples are summed, and how they update the parameters. The word
+/// is PyTorch Lightning's. Functions are collective over all ranks of the training, except where
+/// "Local" is said.
 class Strategy {
  public:
   /// Forward and backward of a part of this rank's share of a batch.
   struct Pass {
     const Batch& batch;        ///< may have no samples
-    nn::RandomContext random;  ///< of what layers draw
+    nn::RandomContext random;  ///< of the layers' draws
     double weight;             ///< of its mean loss in that of the whole batch; 0 without samples
     const Tensor& loss_scale;  ///< GradScaler's; undefined for 1
     bool is_last;              ///< of this rank's share: gradients are summed over the ranks
@@ -51,7 +51,7 @@ class Strategy {
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy();
 
-  /// What this rank holds of the model. Local, as the next eleven.
+  /// This rank's part of the model. Local, as the next eleven.
   [[nodiscard]] virtual nn::Module& model() const noexcept = 0;
   /// This rank's share of the parameters: flat pieces where it does not hold whole ones.
   [[nodiscard]] virtual std::vector<nn::NamedParameter> named_parameters() const;

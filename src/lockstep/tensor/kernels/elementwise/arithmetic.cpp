@@ -50,7 +50,7 @@ struct Atan2Slope {
   }
 };
 
-// Operands of the innermost loop. `first` is read before it, `get` within it; S is what is stored.
+// Operands of the innermost loop. `first` is read before it, `get` within it; S is the stored type.
 
 /// Elements side by side.
 template <class S, class Space>

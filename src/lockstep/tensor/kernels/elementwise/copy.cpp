@@ -14,7 +14,7 @@ using detail::Run;
 using detail::StridedLoop;
 using detail::Strides;
 
-/// What is stored: `value`, or its sum with what is there.
+/// The stored value: `value`, or its sum with the old one.
 template <class T>
 KOKKOS_FUNCTION T stored(T there, T value, bool accumulate) {
   using Wide = SumOf<T>;

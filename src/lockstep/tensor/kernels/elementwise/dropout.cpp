@@ -60,7 +60,7 @@ KOKKOS_FUNCTION Wide scale_of(bool keep, Wide kept) {
   return keep ? kept : Wide{0};
 }
 
-// T: x and y; S: the scale, bool if it is a mask of what `kept` multiplies.
+// T: x and y; S: the scale, bool if it is a mask, whose elements `kept` multiplies.
 template <class T, class S, class Space>
 void apply_kernel(const Space& space, const Tensor& x, const Tensor& scale, SumOf<T> kept,
                   bool accumulate, const Tensor& y) {

@@ -3,8 +3,8 @@
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 // Shared by elementwise functions of one argument. A function F has value(x) and gradient(g, s),
-// computed from the result's gradient g and the saved input or output s of the forward. T is what
-// tensors store; F calculates in SumOf<T>. Private to the kernels' .cpp files.
+// computed from the result's gradient g and the saved input or output s of the forward. T is
+// the tensors' type; F calculates in SumOf<T>. Private to the kernels' .cpp files.
 
 namespace lockstep::detail {
 

@@ -57,8 +57,8 @@ KOKKOS_FUNCTION LogSum<SumOf<T>> log_sum_of(const Lanes<Space>& lanes,
   return {largest, std::log(sum)};
 }
 
-/// The same for what log_softmax_backward is given: x if it has 16 bits, else the result, which
-/// needs nothing less.
+/// The same for the argument of log_softmax_backward: x if it has 16 bits, else the result, which
+/// needs no subtraction.
 template <class T, class Space, bool contiguous>
 KOKKOS_FUNCTION LogSum<SumOf<T>> log_sum_of_saved(const Lanes<Space>& lanes,
                                                   const Rows<const T, Space, contiguous>& saved,

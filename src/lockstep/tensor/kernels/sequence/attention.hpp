@@ -46,7 +46,7 @@ struct AttentionGrad {
 
 /// The gradients of q, k and v, of the dtype of q, as grad_out is. The probabilities are recomputed
 /// from q, k and log_sum: memory stays linear in the length, at a fifth more arithmetic. Of a block
-/// of the keys (attention_blocks .hpp): log_sum is that of all keys, and row_dots[B,H,T] is given.
+/// of the keys (attention_blocks.hpp): log_sum is that of all keys, and row_dots[B,H,T] is given.
 void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,

@@ -1,7 +1,7 @@
 #pragma once
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
 
-// Attention to keys that come a block at a time, as they do round a ring of ranks:
+// Attention to keys that come a block at a time, as they do around a ring of ranks:
 // attention_forward of each block, and merge_attention of the results; in backward
 // attention_backward of each block, with the log-sums of all keys and attention_row_dots. Liu et
 // al. 2023 (arXiv:2310.01889).

@@ -54,7 +54,7 @@ void link_kernel(const Space& space, const Tensor& index, std::int64_t table_row
       });
 }
 
-// Every row looks for the next one: more comparisons, but for as many threads as there are rows.
+// Every row searches for the next one: more comparisons, but one thread a row.
 template <class Space>
 void link_kernel(const Space& space, const Tensor& index, std::int64_t /*table_rows*/,
                  const Tensor& links) {
