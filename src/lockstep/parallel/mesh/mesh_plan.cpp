@@ -145,16 +145,16 @@ void add_data_traffic(const Sizes& sizes, std::int64_t elements, std::int64_t by
   const auto add = [&](const std::string& dim, const char* what, std::int64_t sent) {
     if (sent > 0) traffic.push_back({dim, what, sent * bytes});
   };
-  if (zero == 0) {
-    add(flat_name({{"dp", sizes.dp}, {"fsdp", sizes.fsdp}, {"cp", sizes.cp}}),
-        "gradients: all_reduce", 2 * ring(elements, sizes.data() * sizes.cp));
-    return;
-  }
   const std::string dim = sizes.fsdp > 1 ? flat_name({{"fsdp", sizes.fsdp}, {"cp", sizes.cp}})
                                          : flat_name({{"dp", sizes.dp}, {"cp", sizes.cp}});
-  add(dim, "gradients: reduce_scatter", ring(elements, shards));
-  add("dp", "gradients of shards: all_reduce", 2 * ring(share(elements, shards), replicas));
-  add(dim, "parameters: all_gather", (zero == 3 ? 2 : 1) * ring(elements, shards));
+  if (zero < 2) {
+    add(flat_name({{"dp", sizes.dp}, {"fsdp", sizes.fsdp}, {"cp", sizes.cp}}),
+        "gradients: all_reduce", 2 * ring(elements, sizes.data() * sizes.cp));
+  } else {
+    add(dim, "gradients: reduce_scatter", ring(elements, shards));
+    add("dp", "gradients of shards: all_reduce", 2 * ring(share(elements, shards), replicas));
+  }
+  if (zero > 0) add(dim, "parameters: all_gather", (zero == 3 ? 2 : 1) * ring(elements, shards));
 }
 
 /// Traffic among ranks that share out one Gpt.

@@ -15,13 +15,12 @@
 // from each of n ranks 2 (n-1) ceil(E/n) elements for an all_reduce, and half of that for a
 // reduce_scatter or an all_gather (Thakur et al. 2005, doi:10.1177/1094342005051521). Of S ranks
 // that shard, ZeRO keeps ceil(E/S) elements of the optimizer's state (stage 1), gradients (2) and
-// parameters (3); stages 0 to 2 send as much as an all_reduce, stage 3 half as much more, as it
-// gathers parameters in forward and in backward (Rajbhandari et al. 2020, arXiv:1910.02054,
-// sections 3, 5 and 7). Stage 1 keeps its updated run once more, as it is sent.
-// ZeroRedundancyOptimizer, which all-reduces gradients, sends half as much more than the formula of
-// stage 1. Stages 2 and 3 gather the parameters of a unit at a time, as FullyShardedDataParallel
-// with its default units does (sharded_memory.hpp): with R elements in the root unit and U in the
-// largest other one, stage
+// parameters (3). Stages 0 and 2 send as much as an all_reduce. Stage 3 sends half as much more, as
+// it gathers parameters in forward and in backward (Rajbhandari et al. 2020, arXiv:1910.02054,
+// sections 3, 5 and 7), and so does stage 1 here: ZeroRedundancyOptimizer all-reduces gradients,
+// and then gathers parameters. Stage 1 keeps its updated run once more, as it is sent. Stages 2 and
+// 3 gather the parameters of a unit at a time, as FullyShardedDataParallel with its default units
+// does (sharded_memory.hpp): with R elements in the root unit and U in the largest other one, stage
 // 2 has E gathered and R + 2 U whole gradients, stage 3 R + 2 U of both. Not counted: activations,
 // buffers, and padding of shards.
 
