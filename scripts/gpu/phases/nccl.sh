@@ -18,9 +18,16 @@ else
   check 'groups over MPI, two ranks' ranks 2 30 comm.mpi_conformance_test --gtest_filter='AllReduce*:AllGather*'
   tell_counts ''
 fi
+ddp=parallel.ddp_test
+if [ -e "$ROOT/bin/parallel.ddp_nccl_gpu_test" ] && [ "$DEVICE" = cuda ]; then ddp=parallel.ddp_nccl_gpu_test; fi
 for n in 1 2; do
-  check "DistributedDataParallel, ranks: $n" ranks $n 15 parallel.ddp_test \
-    --gtest_filter='*/Ddp.*:-*ChannelBlocks*'
+  check "DistributedDataParallel, ranks: $n" ranks $n 15 $ddp --gtest_filter='*/Ddp.*:-*ChannelBlocks*'
   tell_counts ''
 done
+if [ -e "$ROOT/bin/comm.nccl_launch_bench" ] && [ "$DEVICE" = cuda ]; then
+  for n in 1 2; do
+    check "time of a launch, ranks: $n" ranks $n 8 comm.nccl_launch_bench
+    tell_counts ''
+  done
+fi
 finish
