@@ -216,12 +216,6 @@ TEST(EveryOperationOnADevice, RunsOnAGpuOrIsListedAsRefused) {
                                                "pools_of_sequences",
                                                "pools_of_volumes",
                                                "adaptive_pools",
-                                               "ctc_loss",
-                                               "recurrent_tanh",
-                                               "recurrent_gru",
-                                               "recurrent_gru_of_unequal_lengths",
-                                               "recurrent_lstm_of_unequal_lengths",
-                                               "recurrent_lstm",
                                                "sort",
                                                "topk"}));
 }

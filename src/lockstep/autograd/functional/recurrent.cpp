@@ -53,6 +53,14 @@ void expect_lengths(const RnnPlan& plan) {
   }
 }
 
+/// A copy, as the caller may change its tensor before backward reads the lengths. In pinned memory
+/// first, so that the host does not wait for the device.
+Tensor copy_of(const Tensor& lengths, Device device) {
+  const Tensor copy = lengths.clone();
+  if (device.type == DeviceType::host) return copy;
+  return copy.pin_memory(device.type).to(device, /*non_blocking=*/true);
+}
+
 /// A layer over all steps: one product with x, and one for each weight gradient.
 class RecurrentNode : public MultiOutputNode<RecurrentNode> {
  public:
@@ -220,8 +228,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   if (lengths.defined()) {
     plan.lengths = lengths;
     expect_lengths(plan);
-    // A copy: the caller may change its tensor before backward reads the lengths.
-    plan.lengths = lengths.clone().to(x.data().device());
+    plan.lengths = copy_of(lengths, x.data().device());
   }
   // Padding may hold anything, and the weight gradient is a product with all of x, so it is zeroed.
   const Tensor sequence = known_part(plan, x.data());
