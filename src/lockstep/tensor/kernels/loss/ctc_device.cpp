@@ -145,7 +145,8 @@ void ctc_gradient_kernel(const Space& space, const CtcBatch<T, Space>& batch,
         const std::int64_t row = i * batch.classes, kept = sample.kept + t * sample.states;
         for (std::int64_t s = 0; s < sample.states; ++s) {
           const T posterior = math::exp(before(kept + s) + after(kept + s) + loss(n));
-          out(row + sample.label(s)) -= grad(n) * posterior;
+          T& sum = out(row + sample.label(s));
+          sum = minus_product(sum, grad(n), posterior);
         }
       });
 }

@@ -45,7 +45,8 @@ struct States {
   }
 
   void take(const CtcTargets& targets, std::int64_t n) {
-    const std::int64_t begin = number(targets.first, n);
+    const auto* const given =
+        data_of<const std::int64_t>(targets.labels) + number(targets.first, n);
     count = 2 * number(targets.lengths, n) + 1;
     const auto size = static_cast<std::size_t>(count) + 4;
     label.assign(size, targets.blank);
@@ -56,7 +57,7 @@ struct States {
     posterior.resize(size);
     for (std::int64_t s = 1; s < count; s += 2) {
       const auto at = static_cast<std::size_t>(s);
-      label[at] = number(targets.labels, begin + s / 2);
+      label[at] = given[s / 2];
       if (s > 1 && label[at] != label[at - 2]) skip[at] = T{0};
     }
   }
@@ -131,7 +132,8 @@ void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets,
       here[s] += emitted[s];
     }
     for (std::int64_t s = 0; s < count; ++s) {
-      row[states.label[static_cast<std::size_t>(s)]] -= grad_loss * posterior[s];
+      T& sum = row[states.label[static_cast<std::size_t>(s)]];
+      sum = detail::minus_product(sum, grad_loss, posterior[s]);
     }
     std::swap(behind, here);
   }

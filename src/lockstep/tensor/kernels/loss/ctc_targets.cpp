@@ -75,16 +75,19 @@ void check_labels_kernel(const Space& space, const CtcRoom& all, std::int64_t cl
   const auto out = flat_view<Space, std::int64_t>(targets.labels),
              code = flat_view<Space, std::int64_t>(codes);
   const std::int64_t samples = ends.numel(), blank = targets.blank;
-  for_each(
-      "lockstep::ctc_check_labels", space, labels.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const std::int64_t label = in(i);
-        const bool counts =
-            all.padded ? i % all.room < count(i / all.room) : samples > 0 && i < end(samples - 1);
-        const bool is_right = label >= 0 && label < classes && label != blank;
-        out(i) = counts && is_right ? label : blank;
-        code(i) = counts && !is_right
-                      ? static_cast<std::int64_t>(2U * static_cast<std::uint64_t>(label) + 1U)
-                      : 0;
+  const std::int64_t rows = all.padded ? samples : 1;
+  for_each_row(
+      "lockstep::ctc_check_labels", space, rows, all.room,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const std::int64_t of_one_row = samples == 0 ? 0 : end(samples - 1);
+        const std::int64_t used = all.padded ? count(r) : of_one_row;
+        lanes.each([&](std::int64_t c) {
+          const std::int64_t i = r * all.room + c, label = in(i);
+          const bool is_right = label >= 0 && label < classes && label != blank;
+          const auto wrong = static_cast<std::int64_t>(2U * static_cast<std::uint64_t>(label) + 1U);
+          out(i) = c < used && is_right ? label : blank;
+          code(i) = c < used && !is_right ? wrong : 0;
+        });
       });
 }
 
