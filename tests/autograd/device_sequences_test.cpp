@@ -15,8 +15,10 @@
 #include <lockstep/autograd/functional/ctc_loss.hpp>
 #include <lockstep/autograd/functional/recurrent.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <support/gpu_stand_in.hpp>
+#include <support/message_of.hpp>
 #include <support/test_devices.hpp>
 
 #include "gradient_check.hpp"
@@ -94,7 +96,7 @@ TEST(RecurrentOnAGpu, AStepIsOneProductAndOneKernelEachWay) {
     for (const bool unequal : {false, true}) {
       const auto cost_of = [&](std::int64_t steps) {
         const Layer layer(mode, steps, sim);
-        const Tensor lengths = unequal ? whole({1, steps, 2}) : Tensor();
+        const Tensor lengths = unequal ? whole({1, steps, 2}).to(sim) : Tensor();
         const Tensor upstream = Tensor::full({steps, 3, 6}, 1.0, DType::f32, sim);
         const Work begin = Work::now();
         const Variable y = layer.forward(lengths);
@@ -136,6 +138,33 @@ TEST(RecurrentOnAGpu, OperandsAreRoundedUnderAutocastAsOnTheHost) {
       ASSERT_NEAR(found[i], expected[i], gpu_tolerance(DType::bf16) * largest)
           << static_cast<int>(mode) << ", element " << i;
     }
+  }
+}
+
+TEST(RecurrentOnADevice, LengthsMayBeBesideX) {
+  for (const RnnMode mode : all_modes) {
+    const Layer host(mode, 5, {}), there(mode, 5, sim);
+    const Tensor lengths = whole({2, 5, 1}), upstream = random_tensor({5, 3, 6}, 9).to(DType::f32);
+    const Variable expected = host.forward(lengths), found = there.forward(lengths.to(sim));
+    EXPECT_EQ(found.data().to_vector<float>(), expected.data().to_vector<float>());
+    pass(expected, upstream);
+    pass(found, upstream.to(sim));
+    EXPECT_EQ(there.gradients(), host.gradients());
+  }
+}
+
+TEST(RecurrentOnADevice, WrongLengthsBesideXAreReportedLateWithTheHostsMessage) {
+  const Layer host(RnnMode::gru, 5, {}), there(RnnMode::gru, 5, sim);
+  for (const std::int64_t wrong : {0, 6}) {
+    const Tensor lengths = whole({2, wrong, 1});
+    const std::string expected =
+        message_of<ShapeError>([&] { static_cast<void>(host.forward(lengths)); });
+    EXPECT_NE(expected.find(std::to_string(wrong) + " (sequence 1)"), std::string::npos);
+    const Variable y = there.forward(lengths.to(sim));
+    EXPECT_EQ(message_of<InputError>([&] { expect_right_indices(sim); }), expected);
+    // 1 stands for it.
+    EXPECT_EQ(y.data().to_vector<float>(),
+              host.forward(whole({2, 1, 1})).data().to_vector<float>());
   }
 }
 
