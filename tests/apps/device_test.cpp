@@ -170,7 +170,6 @@ class ModelOnDevice : public testing::TestWithParam<const char*> {
     }
     if (is("transformer")) set({"model.width=16", "model.heads=2", "model.depth=2"});
     if (is("convnet")) set({"train.accumulate=2", R"(averaging.kind="ema")"});
-    // A device maps and unmaps all of its memory around each wait: some 100 MiB for ResNet-18.
     if (is("resnet18")) set({"data.synthetic_image_size=8"});
     set({is("resnet18") ? "optimizer.momentum=0.9" : R"(optimizer={kind="adam", clip_norm=0.5})",
          "run.layout=\"plain\"", "train.epochs=2", "train.batch_size=10",

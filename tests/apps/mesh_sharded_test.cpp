@@ -77,7 +77,7 @@ TEST_F(Sharded, OfAModelWithBatchNormTheStatisticsAreThoseOfDataParallelism) {
   const Words net{"model.kind=\"resnet18\"",
                   "train.batch_size=16",
                   "train.epochs=1",
-                  "data.synthetic_samples=208",
+                  "data.synthetic_samples=128",
                   "data.synthetic_image_size=16",
                   "data.synthetic_test_samples=20",
                   "log.every_steps=1",

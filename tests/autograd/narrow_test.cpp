@@ -14,11 +14,10 @@
 #include <lockstep/base/error.hpp>
 
 #include "operations/operations.hpp"
+#include "sixteen_bits.hpp"
 
 namespace lockstep::test {
 namespace {
-
-std::vector<double> numbers(const Tensor& t) { return t.to(DType::f64).to_vector<double>(); }
 
 /// ||a - b|| / ||b||.
 double relative(const Tensor& a, const Tensor& b) {
@@ -31,17 +30,10 @@ double relative(const Tensor& a, const Tensor& b) {
   return size == 0 ? difference : std::sqrt(difference / size);
 }
 
-constexpr DType narrow_types[] = {DType::bf16, DType::f16};
-
 /// `values` in rows of `width`, in dtype.
 Variable rows_of(const std::vector<float>& values, std::int64_t width, DType dtype) {
   const auto count = static_cast<std::int64_t>(values.size());
   return Variable(Tensor::from(values, {count / width, width}).to(dtype), true);
-}
-
-/// What of `value` is left in dtype.
-double rounded(double value, DType dtype) {
-  return Tensor::full({}, value, DType::f64).to(dtype).item();
 }
 
 struct Outcome {

@@ -12,20 +12,13 @@
 #include <lockstep/tensor/kernels/reduce/reduction.hpp>
 #include <lockstep/tensor/storage.hpp>
 
+#include "sixteen_bits.hpp"
+
 namespace lockstep::test {
 namespace {
 
-constexpr DType narrow_types[] = {DType::bf16, DType::f16};
-
-std::vector<double> numbers(const Tensor& t) { return t.to(DType::f64).to_vector<double>(); }
-
 std::vector<double> repeated(std::int64_t count, double value) {
   return std::vector<double>(static_cast<std::size_t>(count), value);
-}
-
-/// `value` rounded to dtype.
-double rounded(double value, DType dtype) {
-  return Tensor::full({}, value, DType::f64).to(DType::f32).to(dtype).item();
 }
 
 /// A result of `dtype` that depends on a leaf, as activations do: parameters may be taken by way of

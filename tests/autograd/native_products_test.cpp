@@ -9,12 +9,10 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/tensor/storage.hpp>
 
+#include "sixteen_bits.hpp"
+
 namespace lockstep::test {
 namespace {
-
-constexpr DType product_types[] = {DType::bf16, DType::f16};
-
-std::vector<double> doubles_in(const Tensor& t) { return t.to(DType::f64).to_vector<double>(); }
 
 /// Whole eighths of at most 1: sums of their products are exact in f32.
 Tensor whole_eighths(const Shape& shape, int seed) {
@@ -48,7 +46,7 @@ std::int64_t bytes_of(const Shape& shape, DType dtype) {
 }
 
 TEST(NativeProducts, TheGraphHoldsTheResultsAlone) {
-  for (const DType dtype : product_types) {
+  for (const DType dtype : narrow_types) {
     SCOPED_TRACE(name_of(dtype));
     const Variable x = result_of({64, 128}, 1, dtype), w = leaf_of({96, 128}, 2, dtype),
                    b = leaf_of({96}, 3, dtype), right = leaf_of({128, 96}, 4, dtype);
@@ -79,14 +77,14 @@ TEST(NativeProducts, TheGradientOfTheWeightOfALossIsRoundedOnceHoweverManyChunks
     const Variable w(Tensor::zeros({2, 1}, DType::bf16), true);
     w.set_grad_buffer(Tensor::empty(w.shape(), memory));
     linear_cross_entropy(x, w, target, options).backward();
-    return doubles_in(w.grad());
+    return numbers(w.grad());
   };
   EXPECT_EQ(slope(DType::f32), (std::vector<double>{-451.5, 451.5}));
   EXPECT_EQ(slope(DType::bf16), (std::vector<double>{-452, 452}));
 }
 
 TEST(NativeProducts, AttentionHoldsItsResultAndOneNumberARow) {
-  for (const DType dtype : product_types) {
+  for (const DType dtype : narrow_types) {
     SCOPED_TRACE(name_of(dtype));
     const Variable qkv = result_of({2, 64, 3 * 128}, 1, dtype),
                    q = result_of({2, 64, 128}, 2, dtype), k = result_of({2, 64, 128}, 3, dtype);
@@ -97,7 +95,7 @@ TEST(NativeProducts, AttentionHoldsItsResultAndOneNumberARow) {
 }
 
 TEST(NativeProducts, AParametersGradientHasTheTypeOfItsMemory) {
-  for (const DType dtype : product_types) {
+  for (const DType dtype : narrow_types) {
     SCOPED_TRACE(name_of(dtype));
     const auto gradients = [&](DType memory) {
       const Variable w = leaf_of({16, 24}, 2, dtype), b = leaf_of({16}, 3, dtype),
@@ -117,26 +115,26 @@ TEST(NativeProducts, AParametersGradientHasTheTypeOfItsMemory) {
       EXPECT_EQ(wide[i].dtype(), DType::f32);
       EXPECT_EQ(narrow[i].dtype(), dtype);
       // The second pass adds the same again: each sum is rounded once, and twice it is exact.
-      EXPECT_EQ(doubles_in(narrow[i]), doubles_in(wide[i].to(dtype))) << i;
+      EXPECT_EQ(numbers(narrow[i]), numbers(wide[i].to(dtype))) << i;
     }
-    EXPECT_NE(doubles_in(wide[0]), doubles_in(narrow[0]));  // there was something to round
+    EXPECT_NE(numbers(wide[0]), numbers(narrow[0]));  // there was something to round
   }
 }
 
 TEST(NativeProducts, ABiasInF32MakesTheResultF32) {
-  for (const DType dtype : product_types) {
+  for (const DType dtype : narrow_types) {
     SCOPED_TRACE(name_of(dtype));
     const Variable x = leaf_of({5, 8}, 1, dtype), w = leaf_of({4, 8}, 2, dtype);
     const Variable b(Tensor::full({4}, 0x1p-14), true);  // 16 bits would lose it
     const Variable y = linear(x, w, b);
     EXPECT_EQ(y.data().dtype(), DType::f32);
     const auto wide = [](const Variable& t) { return to(t, DType::f64); };
-    EXPECT_EQ(doubles_in(y.data()), doubles_in(linear(wide(x), wide(w), wide(b)).data()));
+    EXPECT_EQ(numbers(y.data()), numbers(linear(wide(x), wide(w), wide(b)).data()));
     sum(y).backward();
     EXPECT_EQ(x.grad().dtype(), dtype);
     EXPECT_EQ(w.grad().dtype(), dtype);
     EXPECT_EQ(b.grad().dtype(), DType::f32);
-    EXPECT_EQ(doubles_in(b.grad()), std::vector<double>(4, 5));
+    EXPECT_EQ(numbers(b.grad()), std::vector<double>(4, 5));
     for (const Variable& part : in_projection(x, x, x, leaf_of({12, 8}, 2, dtype),
                                               Variable(Tensor::full({12}, 0x1p-14)))) {
       EXPECT_EQ(part.data().dtype(), DType::f32);
@@ -149,7 +147,7 @@ TEST(NativeProducts, ABiasInF32MakesTheResultF32) {
 }
 
 TEST(NativeProducts, SecondDerivativesAreThoseInDoubleWithinRoundings) {
-  for (const DType dtype : product_types) {
+  for (const DType dtype : narrow_types) {
     SCOPED_TRACE(name_of(dtype));
     const auto second = [](DType of) {
       const Variable x = leaf_of({6, 8}, 1, of), w = leaf_of({4, 8}, 2, of),
@@ -157,7 +155,7 @@ TEST(NativeProducts, SecondDerivativesAreThoseInDoubleWithinRoundings) {
       const Variable qkv = reshape(matmul(linear(x, w, b), m) * 0.0625, {1, 6, 12});
       const Variable loss = sum(self_attention(qkv, 2) * 0.25);
       const Variable slope = grad(loss, x, {.create_graph = true});
-      return doubles_in(grad(sum(slope * slope), w).data());
+      return numbers(grad(sum(slope * slope), w).data());
     };
     const auto exact = second(DType::f64), found = second(dtype);
     double difference = 0, size = 0;
@@ -180,7 +178,7 @@ TEST(NativeProducts, AGradientOfKeysIsRoundedOnceHoweverManyBlocksOfQueriesAddTo
   const Variable y = multi_head_attention(q, k, to(v, DType::bf16), 1, causal);
   const Tensor gradient = Tensor::full(y.shape(), upstream, DType::bf16);
   backward(std::span(&y, 1), std::span(&gradient, 1));
-  EXPECT_EQ(doubles_in(v.grad()), std::vector<double>(4, 156));
+  EXPECT_EQ(numbers(v.grad()), std::vector<double>(4, 156));
 }
 
 }  // namespace

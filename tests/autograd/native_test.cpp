@@ -24,8 +24,8 @@ const std::set<std::string_view> native_operations = {
     // arithmetic, copies and sums
     "add_same", "add_row", "sub_channel", "mul_column", "mul_both", "div_row", "numbers",
     "div_number", "number_div", "where", "masked_fill", "glu", "dropout", "dropout2d", "flatten",
-    "transpose_last", "transpose_heads", "permute", "narrow", "concat", "sum_all",
-    "sum_leading", "mean_last", "mean_outer_and_inner",
+    "transpose_last", "transpose_heads", "permute", "narrow", "concat", "sum_all", "sum_leading",
+    "mean_last", "mean_outer_and_inner",
     // rows
     "layer_norm", "layer_norm_odd", "rms_norm", "softmax_rows", "softmax_columns",
     "log_softmax_rows", "log_softmax", "nll_loss", "cross_entropy", "embedding",

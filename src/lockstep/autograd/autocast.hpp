@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/tensor/dtype.hpp>
 #include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {
@@ -8,8 +9,26 @@ namespace lockstep {
 /// whatever thread that runs.
 ///   const Autocast autocast(Precision::bf16);
 ///   const Variable loss = nll_loss(model.forward(x), target);
-/// Parameters, activations, gradients and everything that is no product stay f32 (the table in
-/// docs/guide/mixed_precision.md); f64 tensors are not touched.
-using Autocast = PrecisionGuard;
+/// As with PyTorch's autocast, linear, matmul and attention give results of 16 bits, elementwise
+/// operations keep their operands' type, and losses, softmax, norms and sums give f32 (the table in
+/// docs/guide/mixed_precision.md). Parameters, their gradients and results of convolutions are f32;
+/// f64 tensors are not touched. Autocast(Precision::f32) switches it off.
+class Autocast {
+ public:
+  explicit Autocast(Precision precision) noexcept;
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  PrecisionGuard precision_;
+  bool before_;
+};
+
+/// Whether this thread is within an Autocast of bf16 or fp16.
+[[nodiscard]] bool autocast_enabled() noexcept;
+
+/// The 16-bit type of its products' results. Only if it is enabled.
+[[nodiscard]] DType autocast_dtype() noexcept;
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ namespace lockstep {
 void Operand::widen() {
   given_ = *this;
   static_cast<Variable&>(*this) = to(given_, DType::f32);
-  record()->rounds_results_to = given_.data().dtype();
+  if (!autocast_enabled()) record()->rounds_results_to = given_.data().dtype();
 }
 
 // Other operations may use the copy in the graph; for them it is an ordinary tensor.
@@ -15,6 +15,15 @@ void Operand::end_widening() const noexcept { record()->rounds_results_to = DTyp
 
 bool is_native(const Variable& x) {
   return !is_half(x.data().dtype()) || !x.requires_grad() || !x.is_leaf();
+}
+
+DType loss_dtype(const Variable& x) noexcept {
+  const DType dtype = x.data().dtype();
+  return autocast_enabled() && is_half(dtype) ? DType::f32 : dtype;
+}
+
+Variable autocast_operand(const Variable& x) {
+  return autocast_enabled() && x.data().dtype() == DType::f32 ? to(x, autocast_dtype()) : x;
 }
 
 Precision precision_of_product(const Operand& a, const Operand& b) noexcept {

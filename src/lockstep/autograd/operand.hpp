@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/tensor/precision.hpp>
 
@@ -6,8 +7,8 @@ namespace lockstep {
 
 /// An argument of an operation whose kernels take f32 and f64: for a bf16 or f16 variable it sees
 /// an f32 copy, and record() rounds their results to that type, once (PyTorch's opmath),
-/// unless another argument has a different floating type. Gradients come back the same way, in the
-/// type of each variable.
+/// unless another argument has a different floating type or Autocast is enabled. Gradients come
+/// back the same way, in the type of each variable.
 class Operand : public Variable {
  public:
   Operand() = default;
@@ -45,6 +46,30 @@ Variable natively(const Apply& apply, const Xs&... xs) {
   if (one_dtype && (is_native(xs) && ...)) return apply(static_cast<const Variable&>(xs)...);
   return apply(static_cast<const Variable&>(Operand(xs))...);
 }
+
+/// The same, but under Autocast in f32: for operations whose results PyTorch's autocast keeps in
+/// f32, as they need its precision or range.
+template <class Apply, class... Xs>
+Variable natively_outside_autocast(const Apply& apply, const Xs&... xs) {
+  if (!autocast_enabled()) return natively(apply, xs...);
+  return apply(static_cast<const Variable&>(Operand(xs))...);
+}
+
+/// The dtype of a loss of x: x's, but f32 under Autocast.
+[[nodiscard]] DType loss_dtype(const Variable& x) noexcept;
+
+/// Whether Autocast is enabled and rounds these operands of a product: each is f32, or of its
+/// 16-bit type already.
+template <class... Xs>
+bool are_autocast_operands(const Xs&... xs) {
+  const auto is_operand = [](const Variable& x) {
+    return x.data().dtype() == DType::f32 || x.data().dtype() == autocast_dtype();
+  };
+  return autocast_enabled() && (is_operand(xs) && ...);
+}
+
+/// x in Autocast's 16-bit type, if it is enabled and x is f32; else x itself.
+[[nodiscard]] Variable autocast_operand(const Variable& x);
 
 /// The precision of products of a and b: the 16-bit type if both have it, else this thread's
 /// precision (PrecisionGuard).

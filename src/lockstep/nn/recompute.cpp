@@ -1,9 +1,11 @@
 #include <lockstep/nn/recompute.hpp>
 
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
@@ -58,6 +60,8 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
     std::array<Variable, 1> y;
     {
       const GradModeGuard records(true);
+      std::optional<Autocast> autocast;
+      if (autocast_) autocast.emplace(product_precision());  // the node's
       const RandomTape::Replay replay(tape_);
       y[0] = again_(module_, x);
     }
@@ -73,6 +77,7 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
   Module& module_;
   Recomputed::Again again_;
   RandomTape tape_;
+  bool autocast_ = autocast_enabled();  ///< when it was recorded
 };
 
 }  // namespace

@@ -13,13 +13,13 @@
 namespace lockstep::test {
 namespace {
 
-template <Variable function(const Operand&)>
+template <Variable function(const Variable&)>
 void plain_case(Case& c) {
   c.expect_output_and_gradients(function(c.input("x")));
 }
 
 /// A function with one number, by its attribute.
-template <Variable function(const Operand&, double)>
+template <Variable function(const Variable&, double)>
 void number_case(Case& c, const char* attribute) {
   c.expect_output_and_gradients(function(c.input("x"), c.number(attribute)));
 }

@@ -265,7 +265,7 @@ Variable mish(const Variable& x) { return detail::unary({Unary::mish}, x); }
 Variable logsigmoid(const Variable& x) { return detail::unary({Unary::log_sigmoid}, x); }
 
 Variable softmax(const Variable& input, int dim) {
-  return natively(
+  return natively_outside_autocast(
       [&](const Variable& x) {
         Tensor y = empty_plain(x.data());
         softmax_forward(x.data(), dim, y);
@@ -275,7 +275,7 @@ Variable softmax(const Variable& input, int dim) {
 }
 
 Variable log_softmax(const Variable& input, int dim) {
-  return natively(
+  return natively_outside_autocast(
       [&](const Variable& x) {
         Tensor y = empty_plain(x.data());
         log_softmax_forward(x.data(), dim, y);

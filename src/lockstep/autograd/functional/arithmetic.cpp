@@ -252,10 +252,11 @@ bool is_sum_of_two_types(const Variable& a, const Variable& b) {
          a.data().device() == b.data().device();
 }
 
-Variable sum_of(const Variable& a, const Variable& b) {
-  if (a.data().dtype() == b.data().dtype()) {
-    return record<AddNode>(combined("add", Arithmetic::add, a, b), {&a, &b});
-  }
+Variable sum_of_one_type(const Variable& a, const Variable& b) {
+  return record<AddNode>(combined("add", Arithmetic::add, a, b), {&a, &b});
+}
+
+Variable sum_of_two_types(const Variable& a, const Variable& b) {
   Tensor y = Tensor::empty(a.shape(), DType::f32, a.data().device());
   arithmetic(Arithmetic::add, a.data(), b.data(), false, y);
   return record<AddNode>(std::move(y), {&a, &b});
@@ -267,8 +268,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 Variable add(const Variable& a, const Variable& b) {
   // Takes parameters, too: its gradients are of any type.
-  if (a.data().dtype() == b.data().dtype() || is_sum_of_two_types(a, b)) return sum_of(a, b);
-  return sum_of(Operand(a), Operand(b));
+  if (is_sum_of_two_types(a, b)) return sum_of_two_types(a, b);
+  if (a.data().dtype() == b.data().dtype()) return sum_of_one_type(a, b);
+  return sum_of_one_type(Operand(a), Operand(b));
 }
 
 Variable sub(const Variable& a, const Variable& b) {

@@ -240,7 +240,7 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
       [&](const Variable& query, const Variable& key, const Variable& value) {
         return dot_product_attention(query, key, value, options);
       },
-      q, k, v);
+      autocast_operand(q), autocast_operand(k), autocast_operand(v));
 }
 
 Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
@@ -249,7 +249,7 @@ Variable multi_head_attention(const Variable& q, const Variable& k, const Variab
       [&](const Variable& query, const Variable& key, const Variable& value) {
         return attend(query, key, value, multi_head_plan(query, key, value, heads), options);
       },
-      q, k, v);
+      autocast_operand(q), autocast_operand(k), autocast_operand(v));
 }
 
 AttentionResult multi_head_attention_with_weights(const Operand& q, const Operand& k,
@@ -290,7 +290,8 @@ Variable attention_of_thirds(const Variable& qkv, std::int64_t heads,
 }  // namespace
 
 Variable self_attention(const Variable& qkv, std::int64_t heads, const AttentionOptions& options) {
-  return natively([&](const Variable& x) { return attention_of_thirds(x, heads, options); }, qkv);
+  return natively([&](const Variable& x) { return attention_of_thirds(x, heads, options); },
+                  autocast_operand(qkv));
 }
 
 }  // namespace lockstep

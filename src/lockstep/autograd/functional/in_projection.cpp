@@ -78,23 +78,28 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
 };
 
 /// Of one dtype; a bias has it too, or is f32 beside 16 bits, and the outputs are of the bias's.
+/// Under Autocast each is f32 or of its type, and the outputs have 16 bits.
 std::array<Variable, 3> project(const std::array<const Variable*, 3>& operands,
                                 const Variable& weight, const Variable& bias) {
   const Tensor& matrix = weight.data();
-  const Tensor shift = bias.defined() ? bias.data() : Tensor();
+  Tensor shift = bias.defined() ? bias.data() : Tensor();
   if (matrix.dims() != 2 || matrix.size(0) % 3 != 0) {
     throw ShapeError("in_projection takes a weight [3F, E], not " + describe(matrix));
   }
   std::array<Tensor, 3> outputs;
   InProjectionNode::Operands narrow;
   narrow[3] = product_operand(matrix);
+  const DType dtype = autocast_enabled() ? narrow[3].dtype()
+                      : bias.defined()   ? shift.dtype()
+                                         : operands[0]->data().dtype();
+  if (bias.defined()) shift = shift.to(dtype);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto part = static_cast<std::int64_t>(i);
     const Tensor& x = operands[i]->data();
-    outputs[i] = Tensor::empty(linear_shape(x, third(matrix, part), third(shift, part)),
-                               bias.defined() ? shift.dtype() : x.dtype(), x.device());
     const bool again = i > 0 && operands[i]->record() == operands[i - 1]->record();
     narrow[i] = again ? narrow[i - 1] : product_operand(x);
+    outputs[i] = Tensor::empty(linear_shape(narrow[i], third(narrow[3], part), third(shift, part)),
+                               dtype, x.device());
     linear_forward(narrow[i], third(narrow[3], part), third(shift, part), outputs[i]);
     count_flops(2 * outputs[i].numel() * matrix.size(1));
   }
@@ -109,6 +114,10 @@ std::array<Variable, 3> project(const std::array<const Variable*, 3>& operands,
 std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
                                       const Variable& value, const Variable& weight,
                                       const Variable& bias) {
+  if (are_autocast_operands(query, key, value, weight) &&
+      (!bias.defined() || are_autocast_operands(bias))) {
+    return project({&query, &key, &value}, weight, bias);
+  }
   const DType dtype = weight.data().dtype();
   const auto fits = [&](const Variable& x) { return x.data().dtype() == dtype; };
   if (!fits(query) || !fits(key) || !fits(value)) {

@@ -44,12 +44,17 @@ class LinearNode : public PooledNode<LinearNode> {
     }
   }
   void differentiate(Differentiation& d) override {
-    const std::array<Variable, 3> operands{input(0), input(1),
-                                           to(d.grad_output(), input(0).data().dtype())};
+    // Under Autocast x may have 16 bits beside a weight of f32.
+    const DType dtype =
+        input(0).data().dtype() == input(1).data().dtype() ? input(0).data().dtype() : DType::f32;
+    const std::array<Variable, 3> operands{to(input(0), dtype), to(input(1), dtype),
+                                           to(d.grad_output(), dtype)};
     for (const int i : {0, 1}) {
       if (!d.wants(i)) continue;
-      d.give(i,
-             trilinear_derivative(LinearForm{}, i, operands, Tensor::empty_like(input(i).data())));
+      const Tensor& x = input(i).data();
+      d.give(i, to(trilinear_derivative(LinearForm{}, i, operands,
+                                        Tensor::empty(x.shape(), dtype, x.device())),
+                   x.dtype()));
     }
     if (d.wants(2)) d.give(2, sum_to_size(d.grad_output(), input(2).shape()));
   }
@@ -60,16 +65,19 @@ class LinearNode : public PooledNode<LinearNode> {
 };
 
 /// `evaluate(x, weight, bias, y)` computes y. x and weight have one dtype; a bias has it too, or is
-/// f32 beside 16 bits, and y is of the bias's.
+/// f32 beside 16 bits, and y is of the bias's. Under Autocast each is f32 or of its type, and y has
+/// 16 bits.
 template <class F>
 Variable record_linear(const Variable& x, const Variable& weight, const Variable& bias,
                        const F& evaluate) {
-  const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
-  const Shape shape = linear_shape(x.data(), weight.data(), bias_data);
-  Tensor y = Tensor::empty(shape, bias.defined() ? bias_data.dtype() : x.data().dtype(),
-                           x.data().device());
   Tensor x_operand = product_operand(x.data()), matrix = product_operand(weight.data());
-  evaluate(x_operand, matrix, bias_data, y);
+  const Tensor given = bias.defined() ? bias.data() : Tensor();
+  const Shape shape = linear_shape(x_operand, matrix, given);
+  const DType dtype = autocast_enabled() ? x_operand.dtype()
+                      : bias.defined()   ? given.dtype()
+                                         : x.data().dtype();
+  Tensor y = Tensor::empty(shape, dtype, x.data().device());
+  evaluate(x_operand, matrix, bias.defined() ? given.to(dtype) : given, y);
   return record<LinearNode>(std::move(y), {&x, &weight, &bias}, std::move(x_operand),
                             std::move(matrix));
 }
@@ -79,6 +87,9 @@ Variable record_linear(const Variable& x, const Variable& weight, const Variable
 template <class F>
 Variable linear_by(const Variable& x, const Variable& weight, const Variable& bias,
                    const F& evaluate) {
+  if (are_autocast_operands(x, weight) && (!bias.defined() || are_autocast_operands(bias))) {
+    return record_linear(x, weight, bias, evaluate);
+  }
   const DType dtype = x.data().dtype();
   if (weight.data().dtype() != dtype) {
     return record_linear(Operand(x), Operand(weight), Operand(bias), evaluate);

@@ -132,11 +132,13 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
                    " takes a target i64" + to_string(rows) + ", not " + describe(target));
 }
 
-/// x and the weight have one dtype; logits, losses and statistics of 16 bits are f32.
+/// x and the weight have one dtype, or are Autocast's operands; logits, losses and statistics of 16
+/// bits are f32.
 Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, const Tensor& given,
                                  const LossOptions& options) {
   const Tensor &in = x.data(), &matrix = weight.data();
-  expect_fit(in, matrix, given);
+  Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
+  expect_fit(in_operand, matrix_operand, given);
   const Tensor target =
       right_targets("linear_cross_entropy", given, matrix.size(0), options.ignore_index);
   const DType sums = is_half(in.dtype()) ? DType::f32 : in.dtype();
@@ -144,7 +146,6 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
   Tensor losses = Tensor::empty(target.shape(), sums, in.device());
   Tensor stats = Tensor::empty({2 * rows}, sums, in.device());
   const Tensor flat = losses.reshape({rows});
-  Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
   Chunks(in_operand, matrix_operand, target, sums)
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
         check_options("linear_cross_entropy", chunk.logits, options);
@@ -158,7 +159,7 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
     divisor = Tensor::empty({}, sums, in.device());
     reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
   }
-  return record<LinearCrossEntropyNode>(loss.to(in.dtype()), {&x, &weight}, std::move(in_operand),
+  return record<LinearCrossEntropyNode>(loss.to(loss_dtype(x)), {&x, &weight}, std::move(in_operand),
                                         std::move(matrix_operand), target, options,
                                         std::move(divisor), std::move(stats));
 }
@@ -168,7 +169,7 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
 // As linear: only operands of different dtypes are copied.
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
                               const LossOptions& options) {
-  if (x.data().dtype() == weight.data().dtype()) {
+  if (x.data().dtype() == weight.data().dtype() || are_autocast_operands(x, weight)) {
     return linear_cross_entropy_of(x, weight, target, options);
   }
   return linear_cross_entropy_of(Operand(x), Operand(weight), target, options);

@@ -143,7 +143,7 @@ Variable nll_loss(const Variable& input, const Tensor& given, const LossOptions&
     nll_loss_forward(x.data(), target, options, losses);
     Reduced reduced(losses, target, options);
     return record<LinearMapNode<NllLossMap>>(
-        reduced.loss.to(x.data().dtype()), {&x},
+        reduced.loss.to(loss_dtype(x)), {&x},
         NllLossMap{target, options, std::move(reduced.divisor)});
   };
   return natively(apply, input);
@@ -161,7 +161,7 @@ Variable cross_entropy(const Variable& input, const Tensor& given, const LossOpt
     Tensor row_stats = empty_losses({2, target.numel()}, x.data());
     cross_entropy_forward(x.data(), target, options, losses, row_stats);
     Reduced reduced(losses, target, options);
-    return record<CrossEntropyNode>(reduced.loss.to(x.data().dtype()), {&x}, target, options,
+    return record<CrossEntropyNode>(reduced.loss.to(loss_dtype(x)), {&x}, target, options,
                                     std::move(reduced.divisor), std::move(row_stats));
   };
   return natively(apply, input);

@@ -36,6 +36,7 @@ Variable product_of(const Variable& a, const Variable& b) {
 // Products take 16 bits, and give gradients of that type or f32, whichever memory of a parameter's
 // gradient is. So only operands of different dtypes are copied.
 Variable matmul(const Variable& a, const Variable& b) {
+  if (are_autocast_operands(a, b)) return product_of(autocast_operand(a), autocast_operand(b));
   if (a.data().dtype() == b.data().dtype()) return product_of(a, b);
   return product_of(Operand(a), Operand(b));
 }

@@ -98,7 +98,7 @@ class LogsumexpNode : public PooledNode<LogsumexpNode> {
 
 Variable sum_over(const char* name, const Variable& input, const ReducedShape& shape,
                   double divisor) {
-  return natively(
+  return natively_outside_autocast(
       [&](const Variable& x) {
         const Tensor y = empty_like(x.data(), shape.kept);
         reduce_sum(x.data(), divisor, false, y);

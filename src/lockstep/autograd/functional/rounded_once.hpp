@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 
 // For functions made of several operations: with 16-bit operands each operation would round, and a
@@ -12,13 +13,13 @@ inline Variable widened(const Operand& x) {
   return is_half(given.data().dtype()) ? to(given, DType::f32) : given;
 }
 
-/// y, a result of f32, in the 16-bit type that all operands are of, as record() rounds it; else
-/// itself.
+/// y, a result of f32, in the 16-bit type that all operands are of, as record() rounds it; else, and
+/// under Autocast, itself.
 template <class... Operands>
 Variable rounded_to_type_of(const Variable& y, const Operand& x, const Operands&... others) {
   const DType dtype = x.given().data().dtype();
   const bool alike = ((others.given().data().dtype() == dtype) && ...);
-  return alike && is_half(dtype) ? to(y, dtype) : y;
+  return alike && is_half(dtype) && !autocast_enabled() ? to(y, dtype) : y;
 }
 
 /// Computes f(operands...) in f32 if they have 16 bits, and rounds once.

@@ -41,6 +41,21 @@ bool is_piecewise_linear(const UnaryFunction& f) {
   }
 }
 
+/// Whether PyTorch's autocast computes f in f32.
+bool autocasts_to_f32(Unary kind) {
+  switch (kind) {
+    case Unary::exp:
+    case Unary::log:
+    case Unary::rsqrt:
+    case Unary::reciprocal:
+    case Unary::pow:
+    case Unary::softplus:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// f' of a piecewise linear function: a constant with the shape of x.
 Variable slope(const UnaryFunction& f, const Variable& x) {
   const Tensor one = Tensor::empty_like(x.data()), result = Tensor::empty_like(x.data());
@@ -122,16 +137,16 @@ class UnaryNode : public PooledNode<UnaryNode> {
 }  // namespace
 
 Variable detail::unary(const UnaryFunction& f, const Variable& input) {
-  return natively(
-      [&](const Variable& x) {
-        const Tensor y = Tensor::empty_like(x.data());
-        unary_forward(f, x.data(), y);
-        if (is_piecewise_linear(f)) {
-          return record<LinearMapNode<Slope>>(y, {&x}, Slope{f, x.data()});
-        }
-        return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
-      },
-      input);
+  const auto apply = [&](const Variable& x) {
+    const Tensor y = Tensor::empty_like(x.data());
+    unary_forward(f, x.data(), y);
+    if (is_piecewise_linear(f)) {
+      return record<LinearMapNode<Slope>>(y, {&x}, Slope{f, x.data()});
+    }
+    return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
+  };
+  return autocasts_to_f32(f.kind) ? natively_outside_autocast(apply, input)
+                                  : natively(apply, input);
 }
 
 }  // namespace lockstep
