@@ -278,5 +278,32 @@ TEST(CtcLossOnADevice, WrongTargetsAreReportedLateWithTheHostsMessage) {
   expect_told(wrong, "the target lengths up to sample 1 add up to 10, which must be at most the 9");
 }
 
+TEST(CtcLossOnADevice, AWrongLengthCountsAsNone) {
+  const auto losses = [](const CtcSamples& batch, Device device) {
+    const Variable x = log_softmax(Variable(random_tensor({7, 4, 5}, 3).to(device)), 2);
+    return ctc_loss(x, batch.targets.to(device), batch.frames.to(device), batch.lengths.to(device),
+                    0, Reduction::none)
+        .data();
+  };
+  const auto expect_like = [&](const CtcSamples& wrong, const CtcSamples& right) {
+    const Tensor found = losses(wrong, simulated);
+    EXPECT_THROW(expect_right_indices(simulated), InputError);
+    EXPECT_EQ(found.to_vector<double>(), losses(right, {}).to_vector<double>());
+  };
+  CtcSamples wrong = in_rows, right = in_rows;
+  wrong.lengths = whole({3, -2, 4, 3});
+  right.lengths = whole({3, 0, 0, 3});
+  expect_like(wrong, right);
+  wrong = right = in_rows;
+  wrong.frames = whole({7, 8, -1, 2});
+  right.frames = whole({7, 0, 0, 2});
+  expect_like(wrong, right);
+  // From the first sample on whose labels are not all in the row.
+  wrong = right = in_one_row;
+  wrong.lengths = whole({3, 7, 0, 9});
+  right.lengths = whole({3, 0, 0, 0});
+  expect_like(wrong, right);
+}
+
 }  // namespace
 }  // namespace lockstep::test

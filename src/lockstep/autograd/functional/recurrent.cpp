@@ -59,7 +59,7 @@ Tensor checked_lengths(const RnnPlan& plan, const Tensor& lengths, Device of_x) 
   if (!of_host) {
     const Tensor less_1 = lengths.clone();
     less_1 -= 1;
-    const Tensor right = right_indices(check, less_1, 0);
+    Tensor right = right_indices(check, less_1, 0);
     right += 1;
     return right;
   }

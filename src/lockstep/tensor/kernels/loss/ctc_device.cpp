@@ -12,15 +12,16 @@ struct CtcSample {
   std::int64_t states, frames;
   const std::int64_t* labels;
   std::int64_t blank;
-  const T* x;         ///< the sample's first row of C log-probabilities
-  std::int64_t row;   ///< elements from one frame's row to the next
-  std::int64_t kept;  ///< the place of its first state in alpha
+  const T* x;          ///< the batch's log-probabilities
+  std::int64_t begin;  ///< the place of the sample's first row of them
+  std::int64_t row;    ///< elements from one frame's row to the next
+  std::int64_t kept;   ///< the place of its first state in alpha
 
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t label(std::int64_t s) const {
     return s % 2 == 0 ? blank : labels[s / 2];
   }
   [[nodiscard]] KOKKOS_FUNCTION T emitted(std::int64_t t, std::int64_t s) const {
-    return x[t * row + label(s)];
+    return x[begin + t * row + label(s)];
   }
   /// 0 where state s may follow the one before the last, else -infinity.
   [[nodiscard]] KOKKOS_FUNCTION T skip(std::int64_t s) const {
@@ -48,8 +49,14 @@ struct CtcBatch {
         classes(of_x.size(2)) {}
 
   [[nodiscard]] KOKKOS_FUNCTION CtcSample<T> operator[](std::int64_t n) const {
-    return {2 * lengths(n) + 1, frames(n),         labels.data() + first(n),       blank,
-            x + n * classes,    samples * classes, all_frames * (2 * first(n) + n)};
+    return {.states = 2 * lengths(n) + 1,
+            .frames = frames(n),
+            .labels = labels.data() + first(n),
+            .blank = blank,
+            .x = x,
+            .begin = n * classes,
+            .row = samples * classes,
+            .kept = all_frames * (2 * first(n) + n)};
   }
 };
 

@@ -193,7 +193,7 @@ void copy_kernel(const Space& space, const FiniteLoss<T, Space>& loss, const Ten
 
 Tensor ctc_forward(const Tensor& x, const CtcTargets& targets, const Tensor& losses) {
   const std::int64_t samples = x.size(1);
-  const Tensor alpha =
+  Tensor alpha =
       Tensor::empty({x.size(0) * (2 * targets.labels.numel() + samples)}, x.dtype(), x.device());
   if (x.device().type != DeviceType::host) {
     detail::ctc_forward_on_device(x, targets, alpha, losses);

@@ -122,8 +122,8 @@ CtcTargets ctc_targets(const Tensor& x, const Tensor& targets, const Tensor& inp
                                     here(input_lengths), 0),
                lengths = right_indices({.count = room.room + 1, .sentence = wrong_length},
                                        here(target_lengths), 0);
-  const CtcTargets result{numbers(targets.numel()), numbers(samples), numbers(samples),
-                          numbers(samples), blank};
+  CtcTargets result{numbers(targets.numel()), numbers(samples), numbers(samples), numbers(samples),
+                    blank};
   const Tensor ends = numbers(samples), codes = numbers(targets.numel()), labels = here(targets);
   dispatch(current_stream(device),
            [&](const auto& space) { place_kernel(space, room, of_x, lengths, result, ends); });

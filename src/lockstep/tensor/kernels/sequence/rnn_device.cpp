@@ -135,7 +135,7 @@ void rnn_backward_kernel(const Space& space, const RnnSizes& sizes, const RnnSte
 Tensor joint_bias(const RnnPlan& plan, const Tensor& bias_ih, const Tensor& bias_hh,
                   const Tensor& like) {
   const std::int64_t width = gates_of(plan.mode) * plan.hidden;
-  const Tensor bias = Tensor::zeros({width}, like.dtype(), like.device());
+  Tensor bias = Tensor::zeros({width}, like.dtype(), like.device());
   if (bias_ih.defined()) bias += bias_ih;
   if (bias_hh.defined()) {
     const std::int64_t count = plan.mode == RnnMode::gru ? 2 * plan.hidden : width;
