@@ -99,7 +99,8 @@ TEST(Losses, RefuseWhatDoesNotFit) {
   expect([&] { return ctc({1, 2, 3}, 1, 3); }, "blank = 3");
   expect([&] { return ctc({1, 3}, 1, 0); }, "label 3");
   expect([&] { return ctc({1, 0}, 1, 0); }, "label 0");
-  expect([&] { return ctc({1}, 1, 0); }, "target length 1");
+  expect([&] { return ctc({1}, 2, 0); }, "target length 2");
+  expect([&] { return ctc({1}, 1, 0); }, "up to sample 1 add up to 2");
   expect([&] { return ctc_loss(x, labels({1}), labels({4}), labels({1})); }, "[T, N, C]");
   std::vector<std::int64_t> many(300, 0);  // more than are looked at together
   many.back() = 7;

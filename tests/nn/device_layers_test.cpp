@@ -235,19 +235,16 @@ const std::vector<Use> uses{
     {"LSTM",
      [](OneDevice& on) {
        return on.of<LSTM>({5, 3, 4}, 4, 6, RecurrentOptions{.num_layers = 2, .dropout = 0.3});
-     },
-     false},
+     }},
     {"LSTMOfLengths",
      [](OneDevice& on) {
        const Tensor lengths = Tensor::from(std::vector<std::int64_t>{5, 2, 3}, {3});
        return on.make<LSTM>(4, 6)->forward(on.input({5, 3, 4}), {}, {}, lengths).output;
-     },
-     false},
+     }},
     {"GRUBidirectional",
      [](OneDevice& on) {
        return on.of<GRU>({5, 3, 4}, 4, 6, RecurrentOptions{.bidirectional = true});
-     },
-     false},
+     }},
     {"FusedRows",
      [](OneDevice& on) {
        return (*on.made(images_to_classes))(on.input({2, 2, 8, 8}));

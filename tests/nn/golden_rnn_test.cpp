@@ -1,13 +1,17 @@
 // Every case of rnn.h5 through the layers, forward and backward, in f32 and f64. Sizes, attributes
-// and parameters come from the file; a layer finds its parameters there by their names.
+// and parameters come from the file; a layer finds its parameters there by their names. Those of
+// recurrent layers on devices, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
 #include <support/golden_cases.hpp>
+#include <support/gpu_stand_in.hpp>
+#include <support/test_devices.hpp>
 
 #include <lockstep/autograd/backward.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/layers/attention.hpp>
 #include <lockstep/nn/layers/embedding.hpp>
@@ -18,8 +22,13 @@ namespace {
 
 class RnnCase {
  public:
-  RnnCase(const test::GoldenFile& file, std::string group, DType dtype)
-      : file_(file), group_(std::move(group)), dtype_(dtype), guard_(dtype) {}
+  RnnCase(const test::GoldenFile& file, std::string group, DType dtype, Device device = {})
+      : file_(file),
+        group_(std::move(group)),
+        dtype_(dtype),
+        device_(device),
+        dtype_guard_(dtype),
+        device_guard_(device) {}
 
   Variable input(const std::string& name) {
     if (!file_.has(group_ + "/" + name)) return {};
@@ -29,7 +38,7 @@ class RnnCase {
   }
   [[nodiscard]] Tensor tensor(const std::string& name) const {
     const Tensor t = file_.tensor(group_ + "/" + name);
-    return is_floating(t.dtype()) ? t.to(dtype_) : t;
+    return (is_floating(t.dtype()) ? t.to(dtype_) : t).to(device_);
   }
   [[nodiscard]] bool has(const std::string& name) const { return file_.has(group_ + "/" + name); }
   [[nodiscard]] std::int64_t integer(const std::string& name) const {
@@ -71,6 +80,7 @@ class RnnCase {
     const double bound = dtype_ == DType::f32
                              ? file_.tolerance(path)
                              : 1e-12 * std::max(1.0, file_.number(path, "ref_max_abs"));
+    EXPECT_EQ(y.device(), device_) << path;
     EXPECT_LE(test::max_difference(y, file_.tensor(path)), bound)
         << path << " in " << name_of(dtype_);
   }
@@ -78,7 +88,9 @@ class RnnCase {
   const test::GoldenFile& file_;
   std::string group_;
   DType dtype_;
-  DTypeGuard guard_;
+  Device device_;
+  DTypeGuard dtype_guard_;
+  DeviceGuard device_guard_;
   std::vector<std::pair<std::string, Variable>> variables_;
 };
 
@@ -133,6 +145,36 @@ TEST(GoldenRnn, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
                                                          {"embedding_bag", embedding_bag_case},
                                                          {"cross_attention", cross_attention_case}};
   test::check_golden_cases<RnnCase>(test::GoldenFile("rnn.h5"), checks);
+}
+
+void expect_recurrent_cases_on(Device device) {
+  const test::GoldenFile file("rnn.h5");
+  int cases = 0;
+  for (const auto& group : file.groups("")) {
+    const std::string op = file.text(group, "op");
+    if (op != "rnn_tanh" && op != "rnn_relu" && op != "gru" && op != "lstm") continue;
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      SCOPED_TRACE(group + " in " + std::string(name_of(dtype)));
+      RnnCase c(file, group, dtype, device);
+      ASSERT_NO_THROW(recurrent_case(c));
+      ++cases;
+    }
+  }
+  EXPECT_GE(cases, 8);
+}
+
+class GoldenRnnOnDevice : public testing::TestWithParam<Device> {};
+
+TEST_P(GoldenRnnOnDevice, EveryRecurrentCaseAgrees) { expect_recurrent_cases_on(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Devices, GoldenRnnOnDevice, testing::ValuesIn(test::devices_to_test()),
+                         test::name_of_device_case);
+
+TEST(GoldenRnn, EveryRecurrentCaseAgreesByTheKernelsOfAGpu) {
+  const test::GpuStandIn gpu;
+  const int runs = test::GpuStandIn::runs();
+  expect_recurrent_cases_on({DeviceType::sim, 0});
+  EXPECT_GT(test::GpuStandIn::runs(), runs);
 }
 
 }  // namespace

@@ -12,9 +12,11 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/layers/attention.hpp>
 #include <lockstep/nn/layers/recurrent.hpp>
+#include <support/gpu_stand_in.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep::nn {
@@ -203,13 +205,14 @@ TEST(Lengths, EachSequenceIsAsIfItWereAlone) {
 }
 
 TEST(Lengths, NothingDependsOnThePadding) {
-  const auto run = [](double padding) {
+  const auto run = [](double padding, Device device) {
+    const DeviceGuard there(device);
     GRU layer(2, 3, both_ways);
     make_sines(layer);
     Tensor data = sines({4, 3, 2}, 0.3).to(DType::f32);
     auto* const elements = static_cast<float*>(data.data());
     for (const int place : {12, 13, 18, 19, 10, 11}) elements[place] = static_cast<float>(padding);
-    const Variable x(data, true);
+    const Variable x(data.to(device), true);
     const auto y = layer.forward(x, {}, lengths_2_4_1);
     (sum(y.output) + sum(y.h_n)).backward();
     std::vector<std::vector<float>> all{y.output.data().to_vector<float>(),
@@ -220,7 +223,12 @@ TEST(Lengths, NothingDependsOnThePadding) {
     }
     return all;
   };
-  EXPECT_EQ(run(std::numeric_limits<double>::quiet_NaN()), run(0.0));
+  constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+  constexpr Device sim{DeviceType::sim, 0};
+  EXPECT_EQ(run(nothing, {}), run(0.0, {}));
+  EXPECT_EQ(run(nothing, sim), run(0.0, {}));
+  const test::GpuStandIn gpu;
+  EXPECT_EQ(run(nothing, sim), run(0.0, sim));
 }
 
 TEST(Lengths, OfAllStepsGiveTheSameBitsAsNone) {

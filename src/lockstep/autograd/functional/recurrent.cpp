@@ -11,6 +11,7 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/functional/where.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 
@@ -33,24 +34,40 @@ Tensor known_part(const RnnPlan& plan, const Tensor& t) {
   return copy;
 }
 
-void expect_lengths(const RnnPlan& plan) {
-  const auto complain = [&](const std::string& what) {
-    throw ShapeError(
-        "a recurrent layer over " + std::to_string(plan.batch) + " sequences of up to " +
-        std::to_string(plan.steps) + " elements takes lengths i64[" + std::to_string(plan.batch) +
-        "] on the host, each from 1 to " + std::to_string(plan.steps) + ", not " + what);
-  };
-  const Tensor& lengths = plan.lengths;
+std::string lengths_sentence(std::int64_t batch, std::int64_t steps, const std::string& found) {
+  return "a recurrent layer over " + std::to_string(batch) + " sequences of up to " +
+         std::to_string(steps) + " elements takes lengths i64[" + std::to_string(batch) +
+         "] on the host or beside x, each from 1 to " + std::to_string(steps) + ", not " + found;
+}
+
+std::string wrong_length(const IndexCheck& check, std::int64_t n, std::int64_t length_less_1) {
+  return lengths_sentence(
+      check.indices[0], check.count,
+      std::to_string(length_less_1 + 1) + " (sequence " + std::to_string(n) + ")");
+}
+
+/// A copy beside x, as the caller may change its tensor before backward reads the lengths. Of the
+/// host's lengths that waits for the device; a device's are checked there.
+Tensor checked_lengths(const RnnPlan& plan, const Tensor& lengths, Device of_x) {
+  const bool of_host = lengths.device().type == DeviceType::host;
   if (lengths.dtype() != DType::i64 || lengths.shape() != Shape{plan.batch} ||
-      lengths.device().type != DeviceType::host) {
-    complain(describe(lengths));
+      (!of_host && lengths.device() != of_x)) {
+    throw ShapeError(lengths_sentence(plan.batch, plan.steps, describe(lengths)));
+  }
+  const IndexCheck check{
+      .count = plan.steps, .sentence = wrong_length, .indices = Shape{plan.batch}};
+  if (!of_host) {
+    const Tensor less_1 = lengths.clone();
+    less_1 -= 1;
+    Tensor right = right_indices(check, less_1, 0);
+    right += 1;
+    return right;
   }
   for (std::int64_t n = 0; n < plan.batch; ++n) {
     const std::int64_t length = static_cast<const std::int64_t*>(lengths.data())[n];
-    if (length < 1 || length > plan.steps) {
-      complain(std::to_string(length) + " (sequence " + std::to_string(n) + ")");
-    }
+    if (length < 1 || length > plan.steps) throw ShapeError(wrong_length(check, n, length - 1));
   }
+  return of_x.type == DeviceType::host ? lengths.clone() : lengths.to(of_x);
 }
 
 /// A layer over all steps: one product with x, and one for each weight gradient.
@@ -217,12 +234,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   const RecurrentWeights weights{weight_ih_operand, weight_hh_operand, bias_ih_operand,
                                  bias_hh_operand};
   RnnPlan plan = plan_of(mode, x.data(), weights, reverse);
-  if (lengths.defined()) {
-    plan.lengths = lengths;
-    expect_lengths(plan);
-    // A copy: the caller may change its tensor before backward reads the lengths.
-    plan.lengths = lengths.clone().to(x.data().device());
-  }
+  if (lengths.defined()) plan.lengths = checked_lengths(plan, lengths, x.data().device());
   // Padding may hold anything, and the weight gradient is a product with all of x, so it is zeroed.
   const Tensor sequence = known_part(plan, x.data());
   const auto initial = [&](const char* what, const Variable& state) {

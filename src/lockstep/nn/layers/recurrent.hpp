@@ -53,8 +53,8 @@ class RecurrentLayer : public Module {
 
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
-// `lengths` in the layers below, i64 [N] on the host, in any order, each in [1, T]: the number of
-// elements of each sample's sequence, as in pack_padded_sequence and pad_packed_sequence (which,
+// `lengths` in the layers below, i64 [N], as recurrent_layer takes them, each in [1, T]: the number
+// of elements of each sample's sequence, as in pack_padded_sequence and pad_packed_sequence (which,
 // unlike Lockstep, cuts the output to the longest). Elements of x after a sequence's end have no
 // effect, and the output is 0 there; h_n and c_n are the states after each sequence's last step.
 // Undefined: all have T.

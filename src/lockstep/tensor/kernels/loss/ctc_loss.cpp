@@ -7,9 +7,8 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/loss/ctc_device.hpp>
 
 namespace lockstep {
 namespace {
@@ -17,28 +16,19 @@ namespace {
 template <class T>
 constexpr T none = -std::numeric_limits<T>::infinity();
 
-/// log(exp a + exp b + exp c).
+using detail::log_sum;
+
 template <class T>
-T log_sum(T a, T b, T c) {
-  const T ab = a < b ? b : a, largest = ab < c ? c : ab;
-  const T at = largest == none<T> ? T{0} : largest;
-  return math::log(math::exp(a - at) + math::exp(b - at) + math::exp(c - at)) + at;
+T* data_of(const Tensor& t) {
+  return static_cast<T*>(t.data());
 }
 
-/// CtcTargets as arrays, for a task.
-struct TargetArrays {
-  HostArray labels, first, frames;
-  std::int64_t blank;
+std::int64_t number(const Tensor& t, std::int64_t i) { return data_of<const std::int64_t>(t)[i]; }
 
-  [[nodiscard]] std::int64_t label(std::int64_t i) const { return number(labels, i); }
-  [[nodiscard]] std::int64_t first_of(std::int64_t n) const { return number(first, n); }
-  [[nodiscard]] std::int64_t frames_of(std::int64_t n) const { return number(frames, n); }
-
- private:
-  [[nodiscard]] static std::int64_t number(const HostArray& t, std::int64_t i) {
-    return static_cast<const std::int64_t*>(t.data())[i];
-  }
-};
+/// The place of a sample's first state in alpha.
+std::int64_t first_state(const Tensor& x, const CtcTargets& targets, std::int64_t n) {
+  return x.size(0) * (2 * number(targets.first, n) + n);
+}
 
 /// A sample's labels with a blank around each, and a thread's work arrays. These have two extra
 /// places before state 0 and after the last, which always hold -infinity.
@@ -54,9 +44,10 @@ struct States {
     return states;
   }
 
-  void take(const TargetArrays& targets, std::int64_t n) {
-    const auto begin = targets.first_of(n);
-    count = 2 * (targets.first_of(n + 1) - begin) + 1;
+  void take(const CtcTargets& targets, std::int64_t n) {
+    const auto* const given =
+        data_of<const std::int64_t>(targets.labels) + number(targets.first, n);
+    count = 2 * number(targets.lengths, n) + 1;
     const auto size = static_cast<std::size_t>(count) + 4;
     label.assign(size, targets.blank);
     skip.assign(size, none<T>);
@@ -66,7 +57,7 @@ struct States {
     posterior.resize(size);
     for (std::int64_t s = 1; s < count; s += 2) {
       const auto at = static_cast<std::size_t>(s);
-      label[at] = targets.label(begin + s / 2);
+      label[at] = given[s / 2];
       if (s > 1 && label[at] != label[at - 2]) skip[at] = T{0};
     }
   }
@@ -80,18 +71,18 @@ struct States {
 };
 
 template <class T>
-void forward_of_sample(const HostArray& x, const TargetArrays& targets, std::int64_t n,
-                       const HostArray& alpha, const HostArray& losses) {
+void forward_of_sample(const Tensor& x, const CtcTargets& targets, std::int64_t n,
+                       const Tensor& alpha, const Tensor& losses) {
   auto& states = States<T>::of_this_thread();
   states.take(targets, n);
   const std::int64_t samples = x.size(1), classes = x.size(2), count = states.count;
-  const std::int64_t frames = targets.frames_of(n), width = alpha.size(2);
-  const auto* const rows = static_cast<const T*>(x.data());
-  T* kept = static_cast<T*>(alpha.data()) + n * alpha.size(1) * width;
+  const std::int64_t frames = number(targets.frames, n);
+  const auto* const rows = data_of<const T>(x);
+  T* kept = data_of<T>(alpha) + first_state(x, targets, n);
   T *before = states.now.data() + 2, *after = states.next.data() + 2;
   before[0] = T{0};  // as if a frame before the first were in state 0, which stays or advances
   const T *emitted = states.emitted.data(), *skip = states.skip.data();
-  for (std::int64_t t = 0; t < frames; ++t, kept += width) {
+  for (std::int64_t t = 0; t < frames; ++t, kept += count) {
     states.emit(rows + (t * samples + n) * classes);
 #pragma omp simd
     for (std::int64_t s = 0; s < count; ++s) {
@@ -101,20 +92,20 @@ void forward_of_sample(const HostArray& x, const TargetArrays& targets, std::int
     std::swap(before, after);
   }
   const T last = before[count - 1], one_before = count > 1 ? before[count - 2] : none<T>;
-  static_cast<T*>(losses.data())[n] = -log_sum(last, one_before, none<T>);
+  data_of<T>(losses)[n] = -log_sum(last, one_before, none<T>);
 }
 
 template <class T>
-void backward_of_sample(T grad_loss, const HostArray& x, const TargetArrays& targets,
-                        std::int64_t n, const HostArray& alpha, T loss, const HostArray& grad_x) {
+void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets, std::int64_t n,
+                        const Tensor& alpha, T loss, const Tensor& grad_x) {
   if (!(loss < std::numeric_limits<T>::infinity())) return;
   auto& states = States<T>::of_this_thread();
   states.take(targets, n);
   const std::int64_t samples = x.size(1), classes = x.size(2), count = states.count;
-  const std::int64_t frames = targets.frames_of(n), width = alpha.size(2);
-  const auto* const rows = static_cast<const T*>(x.data());
-  auto* const out = static_cast<T*>(grad_x.data());
-  const T* const kept = static_cast<const T*>(alpha.data()) + n * alpha.size(1) * width;
+  const std::int64_t frames = number(targets.frames, n);
+  const auto* const rows = data_of<const T>(x);
+  auto* const out = data_of<T>(grad_x);
+  const T* const kept = data_of<const T>(alpha) + first_state(x, targets, n);
   T *behind = states.now.data(), *here = states.next.data();
   const T *emitted = states.emitted.data(), *skip = states.skip.data();
   // behind[s]: log-probability of the frames that follow, given state s in this one, emissions
@@ -132,7 +123,7 @@ void backward_of_sample(T grad_loss, const HostArray& x, const TargetArrays& tar
         here[s] = log_sum(behind[s], behind[s + 1], behind[s + 2] + skip[s + 2]);
       }
     }
-    const T* const reached = kept + t * width;
+    const T* const reached = kept + t * count;
     T* const row = out + (t * samples + n) * classes;
     T* const posterior = states.posterior.data();
 #pragma omp simd
@@ -141,28 +132,94 @@ void backward_of_sample(T grad_loss, const HostArray& x, const TargetArrays& tar
       here[s] += emitted[s];
     }
     for (std::int64_t s = 0; s < count; ++s) {
-      row[states.label[static_cast<std::size_t>(s)]] -= grad_loss * posterior[s];
+      T& sum = row[states.label[static_cast<std::size_t>(s)]];
+      sum = detail::minus_product(sum, grad_loss, posterior[s]);
     }
     std::swap(behind, here);
   }
 }
 
+/// The losses' shares in the result.
+template <class Space>
+void shares_kernel(const Space& space, const CtcTargets& targets, bool mean,
+                   const Tensor& factors) {
+  const auto length = flat_view<Space, const std::int64_t>(targets.lengths);
+  const auto factor = flat_view<Space, double>(factors);
+  const std::int64_t samples = factors.numel();
+  for_each(
+      "lockstep::ctc_shares", space, samples, KOKKOS_LAMBDA(std::int64_t n) {
+        const std::int64_t divisor = length(n) < 1 ? 1 : length(n);
+        factor(n) = mean ? 1.0 / static_cast<double>(divisor * samples) : 1.0;
+      });
+}
+
+/// A loss, or 0 where it is infinite and those are.
+template <class T, class Space>
+struct FiniteLoss {
+  decltype(flat_view<Space, const T>(Tensor())) losses;
+  bool zero_infinity;
+
+  [[nodiscard]] KOKKOS_FUNCTION T operator()(std::int64_t n) const {
+    return zero_infinity && losses(n) == std::numeric_limits<T>::infinity() ? T{0} : losses(n);
+  }
+};
+
+/// In f64, in the order of the samples: a batch has few.
+template <class T, class Space>
+void reduce_kernel(const Space& space, const FiniteLoss<T, Space>& loss, const Tensor& factors,
+                   const Tensor& result) {
+  const auto factor = flat_view<Space, const double>(factors);
+  const auto out = flat_view<Space, T>(result);
+  const std::int64_t samples = factors.numel();
+  for_each(
+      "lockstep::ctc_reduce", space, 1, KOKKOS_LAMBDA(std::int64_t) {
+        double total = 0.0;
+        for (std::int64_t n = 0; n < samples; ++n) {
+          total += static_cast<double>(loss(n)) * factor(n);
+        }
+        out(0) = static_cast<T>(total);
+      });
+}
+
+template <class T, class Space>
+void copy_kernel(const Space& space, const FiniteLoss<T, Space>& loss, const Tensor& result) {
+  const auto out = flat_view<Space, T>(result);
+  for_each(
+      "lockstep::ctc_losses", space, result.numel(),
+      KOKKOS_LAMBDA(std::int64_t n) { out(n) = loss(n); });
+}
+
 }  // namespace
 
-void ctc_forward(const Tensor& x, const CtcTargets& targets, const Tensor& alpha,
-                 const Tensor& losses) {
+Tensor ctc_forward(const Tensor& x, const CtcTargets& targets, const Tensor& losses) {
+  const std::int64_t samples = x.size(1);
+  Tensor alpha =
+      Tensor::empty({x.size(0) * (2 * targets.labels.numel() + samples)}, x.dtype(), x.device());
+  if (x.device().type != DeviceType::host) {
+    detail::ctc_forward_on_device(x, targets, alpha, losses);
+    return alpha;
+  }
   ensure_kokkos();
   dispatch_floating(x.dtype(), "ctc_loss", [&]<class T>() {
-    host_task(
-        "ctc_loss",
-        [blank = targets.blank](const HostArray& x, const HostArray& labels, const HostArray& first,
-                                const HostArray& frames, const HostArray& alpha,
-                                const HostArray& losses) {
-          const TargetArrays targets{labels, first, frames, blank};
-          for_each("lockstep::ctc_forward", HostExecutionSpace(), x.size(1),
-                   [&](std::int64_t n) { forward_of_sample<T>(x, targets, n, alpha, losses); });
-        },
-        x, targets.labels, targets.first, targets.frames, alpha, losses);
+    for_each("lockstep::ctc_forward", HostExecutionSpace(), samples,
+             [&](std::int64_t n) { forward_of_sample<T>(x, targets, n, alpha, losses); });
+  });
+  return alpha;
+}
+
+void ctc_reduce(const Tensor& losses, const CtcTargets& targets, Reduction reduction,
+                bool zero_infinity, const Tensor& factors, const Tensor& result) {
+  dispatch(current_stream(losses.device()), [&](const auto& space) {
+    using Space = std::decay_t<decltype(space)>;
+    dispatch_floating(losses.dtype(), "ctc_loss", [&]<class T>() {
+      shares_kernel(space, targets, reduction == Reduction::mean, factors);
+      const FiniteLoss<T, Space> loss{flat_view<Space, const T>(losses), zero_infinity};
+      if (reduction == Reduction::none) {
+        copy_kernel(space, loss, result);
+      } else {
+        reduce_kernel(space, loss, factors, result);
+      }
+    });
   });
 }
 
@@ -170,21 +227,15 @@ void ctc_backward(const Tensor& grad_losses, const Tensor& x, const CtcTargets& 
                   const Tensor& alpha, const Tensor& losses, bool accumulate,
                   const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
+  if (x.device().type != DeviceType::host) {
+    detail::ctc_backward_on_device(grad_losses, x, targets, alpha, losses, grad_x);
+    return;
+  }
   dispatch_floating(x.dtype(), "ctc_loss", [&]<class T>() {
-    host_task(
-        "ctc_loss",
-        [blank = targets.blank](const HostArray& grad_losses, const HostArray& x,
-                                const HostArray& labels, const HostArray& first,
-                                const HostArray& frames, const HostArray& alpha,
-                                const HostArray& losses, const HostArray& grad_x) {
-          const TargetArrays targets{labels, first, frames, blank};
-          const auto* const g = static_cast<const T*>(grad_losses.data());
-          const auto* const l = static_cast<const T*>(losses.data());
-          for_each("lockstep::ctc_backward", HostExecutionSpace(), x.size(1), [&](std::int64_t n) {
-            backward_of_sample<T>(g[n], x, targets, n, alpha, l[n], grad_x);
-          });
-        },
-        grad_losses, x, targets.labels, targets.first, targets.frames, alpha, losses, grad_x);
+    for_each("lockstep::ctc_backward", HostExecutionSpace(), x.size(1), [&](std::int64_t n) {
+      backward_of_sample<T>(data_of<const T>(grad_losses)[n], x, targets, n, alpha,
+                            data_of<const T>(losses)[n], grad_x);
+    });
   });
 }
 

@@ -3,13 +3,19 @@
 #include <algorithm>
 
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/sequence/rnn_cell.hpp>
+#include <lockstep/tensor/kernels/sequence/rnn_device.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/math/packed_matrix.hpp>
 
 namespace lockstep {
 namespace {
+
+using detail::BackwardRow;
+using detail::ForwardRow;
+using detail::rnn_name;
 
 /// Calls f(j) for the units of a row, in whole vectors. On its own GCC would use half vectors where
 /// the processor has 64 bytes.
@@ -18,8 +24,6 @@ LOCKSTEP_FLATTEN void each_unit(std::int64_t units, const F& f) {
 #pragma omp simd simdlen(64 / sizeof(T))
   for (std::int64_t j = 0; j < units; ++j) f(j);
 }
-
-constexpr const char* name_of_task = "a recurrent layer";
 
 /// An RnnPlan as arrays, for a task.
 struct Steps {
@@ -62,148 +66,12 @@ T* data_of(const Tensor& t) {  // memory that belongs to the task
   return static_cast<T*>(t.data());
 }
 
-/// Inputs and outputs of one step of one sample: rows of H, `gates` of G H.
-template <class T>
-struct ForwardRow {
-  std::int64_t hidden;
-  T* gates;               ///< in: sums of the products, out: gates
-  const T* hidden_gates;  ///< GRU: W_hh h
-  const T *bias, *bias_hn;
-  const T *h_before, *c_before;
-  T *h, *c, *hidden_part;
-};
-
-template <class T>
-struct BackwardRow {
-  std::int64_t hidden;
-  const T *gates, *hidden_part, *h_before, *h, *c_before, *c;
-  const T* grad_out;
-  /// in: from the later steps, out: the part that does not pass the products
-  T *grad_h, *grad_c;
-  T *grad_gates, *grad_hidden_gates;
-};
-
-struct TanhCell {
-  template <class T>
-  static T value(T x) {
-    return math::tanh(x);
-  }
-  template <class T>
-  static T derivative(T y) {
-    return T{1} - y * y;
-  }
-};
-
-struct ReluCell {
-  template <class T>
-  static T value(T x) {
-    return x <= T{0} ? T{0} : x;
-  }
-  template <class T>
-  static T derivative(T y) {
-    return y > T{0} ? T{1} : T{0};
-  }
-};
-
-template <class Function, class T>
-void rnn_step(const ForwardRow<T>& r) {
-  each_unit<T>(r.hidden, [r](std::int64_t j) { r.h[j] = Function::value(r.gates[j] + r.bias[j]); });
-}
-
-template <class Function, class T>
-void rnn_step(const BackwardRow<T>& r) {
-  each_unit<T>(r.hidden, [r](std::int64_t j) {
-    r.grad_gates[j] = (r.grad_h[j] + r.grad_out[j]) * Function::derivative(r.h[j]);
-  });
-}
-
-template <class T>
-void lstm_step(const ForwardRow<T>& r) {
-  const std::int64_t width = r.hidden;
-  T *const in = r.gates, *const forget = in + width, *const cell = forget + width,
-           *const out = cell + width;
-  const T* const b = r.bias;
-  each_unit<T>(width, [=](std::int64_t j) {
-    const T i = math::sigmoid(in[j] + b[j]), f = math::sigmoid(forget[j] + b[width + j]);
-    const T g = math::tanh(cell[j] + b[2 * width + j]);
-    const T o = math::sigmoid(out[j] + b[3 * width + j]);
-    const T c = f * r.c_before[j] + i * g;
-    in[j] = i;
-    forget[j] = f;
-    cell[j] = g;
-    out[j] = o;
-    r.c[j] = c;
-    r.h[j] = o * math::tanh(c);
-  });
-}
-
-template <class T>
-void lstm_step(const BackwardRow<T>& r) {
-  const std::int64_t width = r.hidden;
-  const T* const gates = r.gates;
-  T* const grad = r.grad_gates;
-  each_unit<T>(width, [=](std::int64_t j) {
-    const T i = gates[j], f = gates[width + j], g = gates[2 * width + j], o = gates[3 * width + j];
-    const T squashed = math::tanh(r.c[j]), dh = r.grad_h[j] + r.grad_out[j];
-    const T dc = r.grad_c[j] + dh * o * (T{1} - squashed * squashed);
-    grad[j] = dc * g * i * (T{1} - i);
-    grad[width + j] = dc * r.c_before[j] * f * (T{1} - f);
-    grad[2 * width + j] = dc * i * (T{1} - g * g);
-    grad[3 * width + j] = dh * squashed * o * (T{1} - o);
-    r.grad_c[j] = dc * f;
-  });
-}
-
-template <class T>
-void gru_step(const ForwardRow<T>& r) {
-  const std::int64_t width = r.hidden;
-  T *const reset = r.gates, *const update = reset + width, *const fresh = update + width;
-  const T *const b = r.bias, *const product = r.hidden_gates;
-  each_unit<T>(width, [=](std::int64_t j) {
-    const T resets = math::sigmoid(reset[j] + product[j] + b[j]);
-    const T z = math::sigmoid(update[j] + product[width + j] + b[width + j]);
-    const T part = product[2 * width + j] + r.bias_hn[j];
-    const T n = math::tanh(fresh[j] + b[2 * width + j] + resets * part);
-    reset[j] = resets;
-    update[j] = z;
-    fresh[j] = n;
-    r.hidden_part[j] = part;
-    r.h[j] = n + z * (r.h_before[j] - n);
-  });
-}
-
-template <class T>
-void gru_step(const BackwardRow<T>& r) {
-  const std::int64_t width = r.hidden;
-  const T* const gates = r.gates;
-  T *const grad = r.grad_gates, *const grad_hidden = r.grad_hidden_gates;
-  each_unit<T>(width, [=](std::int64_t j) {
-    const T resets = gates[j], z = gates[width + j], n = gates[2 * width + j];
-    const T dh = r.grad_h[j] + r.grad_out[j];
-    const T da_n = dh * (T{1} - z) * (T{1} - n * n);
-    const T da_r = da_n * r.hidden_part[j] * resets * (T{1} - resets);
-    const T da_z = dh * (r.h_before[j] - n) * z * (T{1} - z);
-    grad[j] = grad_hidden[j] = da_r;
-    grad[width + j] = grad_hidden[width + j] = da_z;
-    grad[2 * width + j] = da_n;
-    grad_hidden[2 * width + j] = da_n * resets;
-    r.grad_h[j] = dh * z;
-  });
-}
-
 /// One step of one sample, forward or backward depending on the row's type.
 template <class Row>
 void step(RnnMode mode, const Row& row) {
-  switch (mode) {
-    case RnnMode::rnn_tanh:
-      return rnn_step<TanhCell>(row);
-    case RnnMode::rnn_relu:
-      return rnn_step<ReluCell>(row);
-    case RnnMode::lstm:
-      return lstm_step(row);
-    case RnnMode::gru:
-      return gru_step(row);
-  }
+  detail::dispatch_cell(mode, [&]<class Cell>() {
+    each_unit<typename Row::T>(row.hidden, [row](std::int64_t j) { Cell::step(row, j); });
+  });
 }
 
 /// bias_ih + bias_hh, for a GRU without the last third of bias_hh; zeros if undefined.
@@ -346,35 +214,81 @@ void backward_steps(const Steps& plan, const StateArrays& states, const HostArra
   }
 }
 
+/// On a simulated device too.
+void forward_by_host(const RnnPlan& plan, const RnnStates& states, const Tensor& gates,
+                     const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
+  dispatch_floating(gates.dtype(), rnn_name, [&]<class T>() {
+    host_task(
+        rnn_name,
+        [steps = Steps(plan)](const HostArray& lengths, const HostArray& h, const HostArray& c,
+                              const HostArray& hidden_part, const HostArray& gates,
+                              const HostArray& weight_hh, const HostArray& bias_ih,
+                              const HostArray& bias_hh) {
+          forward_steps<T>(steps.with(lengths), {h, c, {}, hidden_part}, gates, weight_hh, bias_ih,
+                           bias_hh);
+        },
+        plan.lengths, states.h, states.c, states.hidden_part, gates, weight_hh, bias_ih, bias_hh);
+  });
+}
+
+void backward_by_host(const RnnPlan& plan, const RnnStates& states, const Tensor& weight_hh,
+                      const Tensor& grad_out, const Tensor& grad_h, const RnnGradients& gradients,
+                      bool wants_h0) {
+  dispatch_floating(weight_hh.dtype(), rnn_name, [&]<class T>() {
+    host_task(
+        rnn_name,
+        [steps = Steps(plan), wants_h0](
+            const HostArray& lengths, const HostArray& h, const HostArray& c,
+            const HostArray& gates, const HostArray& hidden_part, const HostArray& weight_hh,
+            const HostArray& grad_out, const HostArray& grad_h, const HostArray& grad_c,
+            const HostArray& grad_x_part, const HostArray& grad_hidden_part,
+            const HostArray& grad_bias_ih, const HostArray& grad_bias_hh) {
+          backward_steps<T>(steps.with(lengths), {h, c, gates, hidden_part}, weight_hh, grad_out,
+                            grad_h, grad_c,
+                            {grad_x_part, grad_hidden_part, grad_bias_ih, grad_bias_hh}, wants_h0);
+        },
+        plan.lengths, states.h, states.c, states.gates, states.hidden_part, weight_hh, grad_out,
+        grad_h, gradients.c0, gradients.x_part, gradients.hidden_part, gradients.bias_ih,
+        gradients.bias_hh);
+  });
+}
+
+template <class T, class Space>
+void zero_behind_kernel(const Space& space, const RnnPlan& plan, const Tensor& t) {
+  const std::int64_t batch = plan.batch, rows = plan.steps * batch;
+  const std::int64_t width = rows == 0 ? 0 : t.numel() / rows;
+  const auto out = flat_view<Space, T>(t);
+  const auto length = flat_view<Space, const std::int64_t>(plan.lengths);
+  for_each_row(
+      "lockstep::zero_behind", space, rows, width,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        if (r / batch < length(r % batch)) return;
+        lanes.each([&](std::int64_t i) { out(r * width + i) = T{0}; });
+      });
+}
+
+template <class Space>
+void mark_behind_kernel(const Space& space, const Tensor& lengths, std::int64_t t,
+                        const Tensor& behind) {
+  const auto length = flat_view<Space, const std::int64_t>(lengths);
+  const auto out = flat_view<Space, bool>(behind);
+  for_each(
+      "lockstep::mark_behind", space, behind.numel(),
+      KOKKOS_LAMBDA(std::int64_t n) { out(n) = t >= length(n); });
+}
+
 }  // namespace
 
 void zero_behind(const RnnPlan& plan, const Tensor& t) {
-  const auto row =
-      static_cast<std::int64_t>(t.bytes()) / (plan.steps * std::max<std::int64_t>(plan.batch, 1));
-  host_task(
-      name_of_task,
-      [steps = Steps(plan), row](const HostArray& lengths, const HostArray& t) {
-        const Steps plan = steps.with(lengths);
-        auto* at = static_cast<std::byte*>(t.data());
-        for (std::int64_t step = 0; step < plan.steps; ++step) {
-          for (std::int64_t n = 0; n < plan.batch; ++n, at += row) {
-            if (plan.is_behind(n, step)) std::fill_n(at, row, std::byte{0});
-          }
-        }
-      },
-      plan.lengths, t);
+  dispatch(current_stream(t.device()), [&](const auto& space) {
+    dispatch_floating(t.dtype(), rnn_name,
+                      [&]<class T>() { zero_behind_kernel<T>(space, plan, t); });
+  });
 }
 
 void mark_behind(const RnnPlan& plan, std::int64_t t, const Tensor& behind) {
-  host_task(
-      name_of_task,
-      [steps = Steps(plan), t](const HostArray& lengths, const HostArray& behind) {
-        const Steps plan = steps.with(lengths);
-        for (std::int64_t n = 0; n < plan.batch; ++n) {
-          static_cast<bool*>(behind.data())[n] = plan.is_behind(n, t);
-        }
-      },
-      plan.lengths, behind);
+  dispatch(current_stream(behind.device()),
+           [&](const auto& space) { mark_behind_kernel(space, plan.lengths, t, behind); });
 }
 
 std::int64_t gates_of(RnnMode mode) noexcept {
@@ -410,18 +324,11 @@ RnnStates rnn_forward(const RnnPlan& plan, const Tensor& x_part, const Tensor& h
   if (plan.mode == RnnMode::gru) {
     states.hidden_part = Tensor::empty({plan.steps, plan.batch, plan.hidden}, dtype, device);
   }
-  dispatch_floating(dtype, name_of_task, [&]<class T>() {
-    host_task(
-        name_of_task,
-        [steps = Steps(plan)](const HostArray& lengths, const HostArray& h, const HostArray& c,
-                              const HostArray& hidden_part, const HostArray& gates,
-                              const HostArray& weight_hh, const HostArray& bias_ih,
-                              const HostArray& bias_hh) {
-          forward_steps<T>(steps.with(lengths), {h, c, {}, hidden_part}, gates, weight_hh, bias_ih,
-                           bias_hh);
-        },
-        plan.lengths, states.h, states.c, states.hidden_part, x_part, weight_hh, bias_ih, bias_hh);
-  });
+  if (math::device_math(device) != nullptr) {
+    detail::rnn_forward_on_device(plan, states, x_part, weight_hh, bias_ih, bias_hh);
+  } else {
+    forward_by_host(plan, states, x_part, weight_hh, bias_ih, bias_hh);
+  }
   // Those of the plain RNN follow from h.
   if (gates_of(plan.mode) > 1) states.gates = x_part;
   return states;
@@ -454,23 +361,11 @@ RnnGradients rnn_backward(const RnnPlan& plan, const RnnStates& states, const Te
   gradients.bias_hh = gru ? Tensor::zeros({width}, dtype, device) : gradients.bias_ih;
   const Tensor grad_h = begin_with(grad_h_n);
   if (plan.mode == RnnMode::lstm) gradients.c0 = begin_with(grad_c_n);
-  dispatch_floating(dtype, name_of_task, [&]<class T>() {
-    host_task(
-        name_of_task,
-        [steps = Steps(plan), wants_h0](
-            const HostArray& lengths, const HostArray& h, const HostArray& c,
-            const HostArray& gates, const HostArray& hidden_part, const HostArray& weight_hh,
-            const HostArray& grad_out, const HostArray& grad_h, const HostArray& grad_c,
-            const HostArray& grad_x_part, const HostArray& grad_hidden_part,
-            const HostArray& grad_bias_ih, const HostArray& grad_bias_hh) {
-          backward_steps<T>(steps.with(lengths), {h, c, gates, hidden_part}, weight_hh, grad_out,
-                            grad_h, grad_c,
-                            {grad_x_part, grad_hidden_part, grad_bias_ih, grad_bias_hh}, wants_h0);
-        },
-        plan.lengths, states.h, states.c, states.gates, states.hidden_part, weight_hh, grad_out,
-        grad_h, gradients.c0, gradients.x_part, gradients.hidden_part, gradients.bias_ih,
-        gradients.bias_hh);
-  });
+  if (math::device_math(device) != nullptr) {
+    detail::rnn_backward_on_device(plan, states, weight_hh, grad_out, grad_h, gradients, wants_h0);
+  } else {
+    backward_by_host(plan, states, weight_hh, grad_out, grad_h, gradients, wants_h0);
+  }
   if (wants_h0) gradients.h0 = grad_h;
   return gradients;
 }

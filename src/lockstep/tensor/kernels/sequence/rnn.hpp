@@ -4,8 +4,8 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // One layer of a recurrent network in one direction, over a whole sequence. The input's product is
-// the caller's: one product for all steps. f32 or f64, on the host or a
-// simulated device.
+// the caller's: one product for all steps. f32 or f64. The host, and a simulated device with it,
+// computes a step sample by sample; a GPU by one product and one kernel, which rounds differently.
 
 namespace lockstep {
 
