@@ -185,7 +185,8 @@ Variable vocabulary_parallel_cross_entropy(const Variable& given, const Tensor& 
     cross_entropy_slab_forward(x.reshape({count, slab.count}), rows.target, slab, options,
                                rows.stats);
     const Tensor loss = loss_of(rows, slab, options, *group);
-    return record<LogitsNode>(loss.to(loss_dtype(logits)), {&logits}, std::move(rows), slab, options);
+    return record<LogitsNode>(loss.to(loss_dtype(logits)), {&logits}, std::move(rows), slab,
+                              options);
   };
   return natively(apply, given);
 }
