@@ -202,8 +202,7 @@ const std::vector<Use> uses{
     {"PixelShuffle",
      [](OneDevice& on) {
        return on.of<PixelShuffle>({2, 4, 3, 3}, 2);
-     },
-     false},
+     }},
     {"Embedding",
      [](OneDevice& on) {
        return on.make<Embedding>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));

@@ -21,6 +21,16 @@ Operations image_operations() {
        [](const Inputs& v) {
          return pad(v[0], {1, 2, 2, 3, 1, 1}, PadMode::circular);
        }},
+      {"pad_replicate",
+       {{2, 3, 4}},
+       [](const Inputs& v) {
+         return pad(v[0], {2, 3}, PadMode::replicate);
+       }},
+      {"pad_and_take_away",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return pad(v[0], {-1, 2, 3, -2}, PadMode::constant, 0.5);
+       }},
       {"nearest",
        {{2, 3, 7, 6}},
        [](const Inputs& v) {
