@@ -197,8 +197,7 @@ const std::vector<Use> uses{
     {"Upsample",
      [](OneDevice& on) {
        return on.of<Upsample>({2, 3, 4, 4}, 2.0, Interpolation::bilinear);
-     },
-     false},
+     }},
     {"PixelShuffle",
      [](OneDevice& on) {
        return on.of<PixelShuffle>({2, 4, 3, 3}, 2);

@@ -1,7 +1,9 @@
 // Kernels of padding, other sizes, pools, bags and order on a device, in the cases that no
 // operation's test has: accumulation, dilation, equal elements and NaN.
+#include <lockstep/tensor/kernels/resample/interpolate.hpp>
 #include <lockstep/tensor/kernels/resample/pad.hpp>
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
+#include <lockstep/tensor/kernels/resample/resample.hpp>
 
 #include "device_tensors.hpp"
 
@@ -47,6 +49,59 @@ TEST_P(ImageKernels, PixelShuffleAgreesWithTheHost) {
         for (const bool accumulate : {false, true}) {
           const Tensor x = t.input(shuffle ? parts : planes);
           shuffle ? pixel_shuffle_copy(x, accumulate, y) : pixel_unshuffle_copy(x, accumulate, y);
+        }
+      }
+    }
+  });
+}
+
+/// x[2, from...] as y[2, to...].
+void nearest_both_ways(DeviceTensors& t, const Shape& from, const Shape& to, const Ratios& ratios) {
+  nearest_forward(t.input(from), ratios, t.output(to));
+  const Tensor gradient = t.output(from);
+  nearest_backward(t.input(to), ratios, false, gradient);
+  nearest_backward(t.input(to), ratios, true, gradient);
+}
+
+TEST_P(ImageKernels, NearestElementsAgreeWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    nearest_both_ways(t, {2, 3, 4, 5}, {2, 5, 7, 13}, {3 / 5.0, 4 / 7.0, 5 / 13.0});
+    nearest_both_ways(t, {2, 5, 7, 6}, {2, 3, 4, 12}, {5 / 3.0, 7 / 4.0, 0.5});
+    // Pairs of columns, though the extent is not doubled; and rows with one source each slice.
+    nearest_both_ways(t, {2, 3, 1, 5}, {2, 8, 3, 8}, {3 / 8.0, 1 / 3.0, 1 / 1.79});
+    nearest_both_ways(t, {2, 2, 3, 4}, {2, 7, 1, 8}, {2 / 7.0, 3.0, 0.5});
+  });
+}
+
+TEST_P(ImageKernels, LinesBetweenElementsAgreeWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    for (const Shape& to : {Shape{2, 1, 11, 13}, Shape{2, 1, 3, 2}, Shape{2, 1, 5, 1}}) {
+      for (const bool align_corners : {false, true}) {
+        const Shape from{2, 1, 5, 4};
+        const Ratios ratios{1.0, 5.0 / static_cast<double>(to[2]),
+                            4.0 / static_cast<double>(to[3])};
+        bilinear_forward(t.input(from), ratios, align_corners, t.output(to));
+        const Tensor gradient = t.output(from);
+        bilinear_backward(t.input(to), ratios, align_corners, false, gradient);
+        bilinear_backward(t.input(to), ratios, align_corners, true, gradient);
+      }
+    }
+  });
+}
+
+TEST_P(ImageKernels, ResamplingAgreesWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    for (const Taps taps : {Taps::linear, Taps::cubic}) {
+      for (const std::int64_t n : {1, 2, 7}) {
+        for (const std::int64_t m : {1, 3, 7, 16}) {
+          for (const bool align_corners : {false, true}) {
+            const double ratio = static_cast<double>(n) / static_cast<double>(m);
+            const Resampling how{taps, ratio, align_corners};
+            resample_forward(t.input({2, n, 3}), how, t.output({2, m, 3}));
+            const Tensor gradient = t.output({2, n, 3});
+            resample_backward(t.input({2, m, 3}), how, false, gradient);
+            resample_backward(t.input({2, m, 3}), how, true, gradient);
+          }
         }
       }
     }

@@ -42,12 +42,22 @@ Operations image_operations() {
       {"bilinear",
        {{2, 3, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], {2.0}, Interpolation::bilinear); }},
+      {"bilinear_shrunk",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return interpolate(v[0], {5, 4}, Interpolation::bilinear, true);
+       }},
       {"trilinear",
        {{2, 3, 4, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], 2.0, Interpolation::trilinear); }},
       {"bicubic",
        {{2, 3, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], 1.5, Interpolation::bicubic, true); }},
+      {"bicubic_shrunk",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return interpolate(v[0], {5, 9}, Interpolation::bicubic);
+       }},
       {"area",
        {{2, 3, 7, 6}},
        [](const Inputs& v) {
