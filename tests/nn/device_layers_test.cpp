@@ -182,18 +182,15 @@ const std::vector<Use> uses{
     {"MaxPool3d",
      [](OneDevice& on) {
        return on.of<MaxPool3d>({2, 3, 4, 4, 4}, Extents<3>(2));
-     },
-     false},
+     }},
     {"AvgPool1d",
      [](OneDevice& on) {
        return on.of<AvgPool1d>({2, 3, 8}, Extents<1>(2));
-     },
-     false},
+     }},
     {"AdaptiveMaxPool2d",
      [](OneDevice& on) {
        return on.of<AdaptiveMaxPool2d>({2, 3, 5, 7}, Extents<2>(3));
-     },
-     false},
+     }},
     {"Upsample",
      [](OneDevice& on) {
        return on.of<Upsample>({2, 3, 4, 4}, 2.0, Interpolation::bilinear);

@@ -1,5 +1,6 @@
 // Kernels of padding, other sizes, pools, bags and order on a device, in the cases that no
 // operation's test has: accumulation, dilation, equal elements and NaN.
+#include <lockstep/tensor/kernels/pool/pool_nd.hpp>
 #include <lockstep/tensor/kernels/resample/interpolate.hpp>
 #include <lockstep/tensor/kernels/resample/pad.hpp>
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
@@ -103,6 +104,46 @@ TEST_P(ImageKernels, ResamplingAgreesWithTheHost) {
             resample_backward(t.input({2, m, 3}), how, true, gradient);
           }
         }
+      }
+    }
+  });
+}
+
+TEST_P(ImageKernels, PoolsAgreeWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    const Shape in{3, 5, 9, 8};
+    const auto pool_both_ways = [&](const PoolWindow& window, const Shape& out) {
+      const Tensor indices = t.output(out, DType::i32), gradient = t.output(in);
+      max_pool_forward(t.ties(in), window, t.output(out), indices);
+      max_pool_backward(t.input(out), indices, window, false, gradient);
+      max_pool_backward(t.input(out), indices, window, true, gradient);
+    };
+    const PoolWindow oblong{.kernel = {2, 3, 4}, .stride = {1, 2, 1}, .padding = {1, 1, 2}};
+    const Shape out{3, 6, 5, 9};
+    pool_both_ways(oblong, out);
+    pool_both_ways({.kernel = {2, 3, 2}, .stride = {1, 2, 1}, .padding = 1, .dilation = {2, 1, 3}},
+                   {3, 5, 5, 7});
+    for (const AveragePool& pool : {AveragePool{oblong, true, 0}, AveragePool{oblong, false, 0},
+                                    AveragePool{oblong, true, 7}}) {
+      avg_pool_forward(t.input(in), pool, t.output(out));
+      const Tensor gradient = t.output(in);
+      avg_pool_backward(t.input(out), pool, false, gradient);
+      avg_pool_backward(t.input(out), pool, true, gradient);
+    }
+  });
+}
+
+TEST_P(ImageKernels, AdaptivePoolsAgreeWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    const Shape in{3, 5, 9, 8};
+    for (const Shape& out : {Shape{3, 3, 4, 5}, Shape{3, 7, 10, 8}, Shape{3, 1, 1, 1}}) {
+      const Tensor indices = t.output(out, DType::i32);
+      adaptive_max_pool_forward(t.ties(in), t.output(out), indices);
+      adaptive_avg_pool_forward(t.input(in), t.output(out));
+      const Tensor of_max = t.output(in), of_avg = t.output(in);
+      for (const bool accumulate : {false, true}) {
+        adaptive_max_pool_backward(t.input(out), indices, accumulate, of_max);
+        adaptive_avg_pool_backward(t.input(out), accumulate, of_avg);
       }
     }
   });

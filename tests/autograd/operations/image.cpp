@@ -74,6 +74,14 @@ Operations image_operations() {
       {"pools_of_volumes",
        {{2, 3, 4, 6, 8}},
        [](const Inputs& v) { return max_pool3d(v[0], 2) + avg_pool3d(v[0], 2); }},
+      {"pools_of_oblong_windows",
+       {{2, 3, 9, 8}},
+       [](const Inputs& v) {
+         const PoolOptions<2> window{
+             .kernel = {3, 4}, .stride = {2, 1}, .padding = {1, 2}, .ceil_mode = true};
+         return max_pool2d(v[0], window) + avg_pool2d(v[0], window, false) +
+                avg_pool2d(v[0], window, true, 5);
+       }},
       {"adaptive_pools",
        {{2, 3, 7, 9}},
        [](const Inputs& v) {
