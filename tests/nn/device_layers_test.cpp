@@ -206,8 +206,7 @@ const std::vector<Use> uses{
     {"EmbeddingBag",
      [](OneDevice& on) {
        return on.make<EmbeddingBag>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
-     },
-     false},
+     }},
     {"MultiheadAttention",
      [](OneDevice& on) {
        const Tensor hidden = on.flags({0, 0, 1, 0, 0, 0, 0, 1}, {2, 4});

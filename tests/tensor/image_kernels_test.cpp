@@ -5,6 +5,7 @@
 #include <lockstep/tensor/kernels/resample/pad.hpp>
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
 #include <lockstep/tensor/kernels/resample/resample.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
 
 #include "device_tensors.hpp"
 
@@ -144,6 +145,30 @@ TEST_P(ImageKernels, AdaptivePoolsAgreeWithTheHost) {
       for (const bool accumulate : {false, true}) {
         adaptive_max_pool_backward(t.input(out), indices, accumulate, of_max);
         adaptive_avg_pool_backward(t.input(out), accumulate, of_avg);
+      }
+    }
+  });
+}
+
+TEST_P(ImageKernels, BagsAgreeWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    const Tensor index = t.integers({3, 3, 5, 0, 3, 5, 2, 2, 3, 0, 6, 3});
+    const Tensor offsets = t.integers({0, 0, 4, 9, 9, 12});  // three bags are empty
+    const Tensor table = t.ties({7, 70}), numbers = t.input({7, 70});
+    for (const BagMode mode : {BagMode::sum, BagMode::mean, BagMode::max}) {
+      for (const std::int64_t padding_idx : {-1, 3}) {
+        Bags bags{.index = index, .offsets = offsets, .mode = mode, .padding_idx = padding_idx};
+        if (mode == BagMode::sum) bags.per_sample_weights = t.input({12});
+        const bool is_max = mode == BagMode::max;
+        const Tensor chosen = is_max ? t.output({6, 70}, DType::i64) : Tensor();
+        embedding_bag_forward(bags, is_max ? table : numbers, t.output({6, 70}), chosen);
+        const Tensor gradient = t.output({7, 70}), of_weights = t.output({12});
+        for (const bool accumulate : {false, true}) {
+          const Tensor g = t.input({6, 70});
+          embedding_bag_backward_weight(bags, g, chosen, accumulate, gradient);
+          if (mode != BagMode::sum) continue;
+          embedding_bag_backward_per_sample_weights(bags, g, numbers, accumulate, of_weights);
+        }
       }
     }
   });
