@@ -1,6 +1,7 @@
 // Kernels of padding, other sizes, pools, bags and order on a device, in the cases that no
 // operation's test has: accumulation, dilation, equal elements and NaN.
 #include <lockstep/tensor/kernels/pool/pool_nd.hpp>
+#include <lockstep/tensor/kernels/reduce/sort.hpp>
 #include <lockstep/tensor/kernels/resample/interpolate.hpp>
 #include <lockstep/tensor/kernels/resample/pad.hpp>
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
@@ -171,6 +172,28 @@ TEST_P(ImageKernels, BagsAgreeWithTheHost) {
         }
       }
     }
+  });
+}
+
+TEST_P(ImageKernels, OrderAgreesWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    for (const std::int64_t width : {1, 2, 31, 32, 33, 64, 95, 300}) {
+      const Shape shape{2, width, 3};
+      const Tensor x = t.ties(shape), numbers = t.input(shape);
+      for (const bool descending : {false, true}) {
+        sort_along(x, 1, descending, t.output(shape), t.output(shape, DType::i64));
+        sort_along(numbers, 1, descending, t.output(shape), t.output(shape, DType::i64));
+        for (const std::int64_t k : {1, 2, 40, 200}) {
+          if (k > width) continue;
+          const Shape top{2, k, 3};
+          const Tensor indices = t.output(top, DType::i64), gradient = t.output(shape);
+          topk_along(x, 1, descending, t.output(top), indices);
+          scatter_along(t.input(top), indices, 1, false, gradient);
+          scatter_along(t.input(top), indices, 1, true, gradient);
+        }
+      }
+    }
+    sort_along(t.ties({100}), 0, false, t.output({100}), t.output({100}, DType::i64));
   });
 }
 
