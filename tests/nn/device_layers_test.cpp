@@ -143,6 +143,19 @@ const std::vector<Use> uses{
      [](OneDevice& on) {
        return on.of<ConvTranspose2d>({2, 3, 5, 4}, 3, 5, 3);
      }},
+    {"ConvTranspose1dPaddedByAStride",
+     [](OneDevice& on) {
+       return on.of<ConvTranspose1d>({2, 3, 5}, 3, 5, 3,
+                                     ConvTransposeOptions<1>{.output_padding = 1, .dilation = 2});
+     }},
+    {"ConvTranspose3dPaddedByAStride",
+     [](OneDevice& on) {
+       return on.of<ConvTranspose3d>({2, 4, 2, 3, 3}, 4, 2, 2,
+                                     ConvTransposeOptions<3>{.padding = {0, 1, 1},
+                                                             .output_padding = {2, 1, 0},
+                                                             .dilation = {3, 2, 1},
+                                                             .groups = 2});
+     }},
     {"BatchNorm1d",
      [](OneDevice& on) {
        return on.of<BatchNorm1d>({6, 3}, 3);

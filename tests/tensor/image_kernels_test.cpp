@@ -1,5 +1,9 @@
 // Kernels of padding, other sizes, pools, bags and order on a device, in the cases that no
 // operation's test has: accumulation, dilation, equal elements and NaN.
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/data/categorical.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
 #include <lockstep/tensor/kernels/pool/pool_nd.hpp>
 #include <lockstep/tensor/kernels/reduce/sort.hpp>
 #include <lockstep/tensor/kernels/resample/interpolate.hpp>
@@ -195,6 +199,39 @@ TEST_P(ImageKernels, OrderAgreesWithTheHost) {
     }
     sort_along(t.ties({100}), 0, false, t.output({100}), t.output({100}, DType::i64));
   });
+}
+
+TEST_P(ImageKernels, LostRowsAgreeWithTheHost) {
+  expect_like_host([](DeviceTensors& t) {
+    const Tensor cleared = t.output({5, 70}), drawn = t.output({5, 70});
+    cleared.copy_from(t.input({5, 70}));
+    cleared.slice(2, 3).copy_from(cleared.slice(0, 1));
+    cleared.slice(4, 5).zero();
+    drawn.copy_from(cleared);
+    orthonormalize_rows(cleared);
+    orthonormalize_rows(drawn, {.seed = 3, .stream = 1, .step = 2});
+  });
+}
+
+/// What is thrown for weights of which row 2 is wrong, at once or when the host waits.
+std::string refusal_of_weights(Device device) {
+  const Tensor p = Tensor::from<float>({1, 2, 0, 1, -1, 2, 3, 4}, {4, 2}).to(device);
+  const Tensor y = Tensor::zeros({4}, DType::i64, device);
+  try {
+    sample_categories(p, {.seed = 5}, y);
+    EXPECT_EQ(y.to_vector<std::int64_t>()[2], 0);
+    expect_right_indices(device);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_P(ImageKernels, WeightsThatCannotBeSampledFromAreReportedWhenTheHostWaits) {
+  const std::string told = refusal_of_weights({});
+  EXPECT_EQ(told.substr(0, told.find(':')), "categories cannot be sampled from row 2");
+  EXPECT_EQ(refusal_of_weights(GetParam()), told);
+  expect_right_indices(GetParam());
 }
 
 }  // namespace
