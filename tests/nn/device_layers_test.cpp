@@ -143,6 +143,19 @@ const std::vector<Use> uses{
      [](OneDevice& on) {
        return on.of<ConvTranspose2d>({2, 3, 5, 4}, 3, 5, 3);
      }},
+    {"ConvTranspose1dPaddedByAStride",
+     [](OneDevice& on) {
+       return on.of<ConvTranspose1d>({2, 3, 5}, 3, 5, 3,
+                                     ConvTransposeOptions<1>{.output_padding = 1, .dilation = 2});
+     }},
+    {"ConvTranspose3dPaddedByAStride",
+     [](OneDevice& on) {
+       return on.of<ConvTranspose3d>({2, 4, 2, 3, 3}, 4, 2, 2,
+                                     ConvTransposeOptions<3>{.padding = {0, 1, 1},
+                                                             .output_padding = {2, 1, 0},
+                                                             .dilation = {3, 2, 1},
+                                                             .groups = 2});
+     }},
     {"BatchNorm1d",
      [](OneDevice& on) {
        return on.of<BatchNorm1d>({6, 3}, 3);
@@ -182,28 +195,23 @@ const std::vector<Use> uses{
     {"MaxPool3d",
      [](OneDevice& on) {
        return on.of<MaxPool3d>({2, 3, 4, 4, 4}, Extents<3>(2));
-     },
-     false},
+     }},
     {"AvgPool1d",
      [](OneDevice& on) {
        return on.of<AvgPool1d>({2, 3, 8}, Extents<1>(2));
-     },
-     false},
+     }},
     {"AdaptiveMaxPool2d",
      [](OneDevice& on) {
        return on.of<AdaptiveMaxPool2d>({2, 3, 5, 7}, Extents<2>(3));
-     },
-     false},
+     }},
     {"Upsample",
      [](OneDevice& on) {
        return on.of<Upsample>({2, 3, 4, 4}, 2.0, Interpolation::bilinear);
-     },
-     false},
+     }},
     {"PixelShuffle",
      [](OneDevice& on) {
        return on.of<PixelShuffle>({2, 4, 3, 3}, 2);
-     },
-     false},
+     }},
     {"Embedding",
      [](OneDevice& on) {
        return on.make<Embedding>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
@@ -211,8 +219,7 @@ const std::vector<Use> uses{
     {"EmbeddingBag",
      [](OneDevice& on) {
        return on.make<EmbeddingBag>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
-     },
-     false},
+     }},
     {"MultiheadAttention",
      [](OneDevice& on) {
        const Tensor hidden = on.flags({0, 0, 1, 0, 0, 0, 0, 1}, {2, 4});

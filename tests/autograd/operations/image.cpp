@@ -21,6 +21,16 @@ Operations image_operations() {
        [](const Inputs& v) {
          return pad(v[0], {1, 2, 2, 3, 1, 1}, PadMode::circular);
        }},
+      {"pad_replicate",
+       {{2, 3, 4}},
+       [](const Inputs& v) {
+         return pad(v[0], {2, 3}, PadMode::replicate);
+       }},
+      {"pad_and_take_away",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return pad(v[0], {-1, 2, 3, -2}, PadMode::constant, 0.5);
+       }},
       {"nearest",
        {{2, 3, 7, 6}},
        [](const Inputs& v) {
@@ -32,12 +42,22 @@ Operations image_operations() {
       {"bilinear",
        {{2, 3, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], {2.0}, Interpolation::bilinear); }},
+      {"bilinear_shrunk",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return interpolate(v[0], {5, 4}, Interpolation::bilinear, true);
+       }},
       {"trilinear",
        {{2, 3, 4, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], 2.0, Interpolation::trilinear); }},
       {"bicubic",
        {{2, 3, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], 1.5, Interpolation::bicubic, true); }},
+      {"bicubic_shrunk",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return interpolate(v[0], {5, 9}, Interpolation::bicubic);
+       }},
       {"area",
        {{2, 3, 7, 6}},
        [](const Inputs& v) {
@@ -54,6 +74,14 @@ Operations image_operations() {
       {"pools_of_volumes",
        {{2, 3, 4, 6, 8}},
        [](const Inputs& v) { return max_pool3d(v[0], 2) + avg_pool3d(v[0], 2); }},
+      {"pools_of_oblong_windows",
+       {{2, 3, 9, 8}},
+       [](const Inputs& v) {
+         const PoolOptions<2> window{
+             .kernel = {3, 4}, .stride = {2, 1}, .padding = {1, 2}, .ceil_mode = true};
+         return max_pool2d(v[0], window) + avg_pool2d(v[0], window, false) +
+                avg_pool2d(v[0], window, true, 5);
+       }},
       {"adaptive_pools",
        {{2, 3, 7, 9}},
        [](const Inputs& v) {

@@ -192,15 +192,6 @@ TEST(ConvolutionDescription, ACallTakesAsManySamplesAsAnIntCounts) {
       "conv2d: 2147485440 is above a GPU library's largest index (2^31 - 1)");
 }
 
-TEST(ConvolutionDescription, AnOutputWithoutTheLastWindowsIsRefused) {
-  detail::Conv2dProblem p = image_problem();
-  --p.oh;
-  EXPECT_NE(message_of<ShapeError>([&] {
-              static_cast<void>(convolution_of(p, ConvolutionPass::forward, DType::f32, 1));
-            }).find("output_padding"),
-            std::string::npos);
-}
-
 TEST(AttentionParts, HoldTwoToThe26Scores) {
   AttentionPlan plan{.batch = 64, .heads = 12, .queries = 1024, .keys = 1024, .width = 64};
   EXPECT_EQ(detail::samples_at_a_time(plan), 5);

@@ -12,9 +12,9 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/conv2d.hpp>
 #include <lockstep/tensor/kernels/conv/conv3d.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/linalg/matmul.hpp>
-#include <lockstep/tensor/kernels/reduce/sort.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
 #include <lockstep/tensor/kernels/sequence/attention_products.hpp>
 #include <lockstep/tensor/math/product.hpp>
@@ -636,14 +636,13 @@ TEST_P(MathOn, OperandsThatDoNotFitAreRefused) {
   EXPECT_THROW(conv2d_forward(image, Tensor::zeros({1, 1, 1, 1}), {}, {}, image), ShapeError);
 }
 
-TEST_P(MathOn, AGpuRefusesWhatOnlyTheHostComputes) {
+TEST_P(MathOn, AGpuRefusesTasksOfTheHost) {
   const Tensor x = Tensor::zeros({2, 4}, DType::f32, device());
-  const auto sort = [&] {
-    topk_along(x, 1, true, Tensor::zeros({2, 1}, DType::f32, device()),
-               Tensor::zeros({2, 1}, DType::i64, device()));
+  const auto task = [&] {
+    host_task("test", [](const HostArray&) {}, x);
   };
-  if (!is_gpu()) return sort();
-  EXPECT_EQ(test::message_of<ShapeError>(sort), "topk has no kernel for a GPU, and got " +
+  if (!is_gpu()) return task();
+  EXPECT_EQ(test::message_of<ShapeError>(task), "test has no kernel for a GPU, and got " +
                                                     describe(x) +
                                                     ": move its tensors to the host with to()");
 }

@@ -5,8 +5,8 @@
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/conv/conv3d.hpp>
 
-// Convolutions of sequences [N,C,L] and volumes [N,C,D,H,W], and transposed ones; on the host. The
-// bias may be undefined. All throw ShapeError, with the shapes, if these do not match.
+// Convolutions of sequences [N,C,L] and volumes [N,C,D,H,W], and transposed ones; on any device.
+// The bias may be undefined. All throw ShapeError, with the shapes, if these do not match.
 
 namespace lockstep {
 

@@ -25,7 +25,20 @@ Tensor as_planes(const Tensor& t, std::size_t dims) {
 }
 
 struct MaxPoolMap {
-  const char* label;
+  std::size_t dims;
+  PoolWindow window;
+  Tensor indices;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    detail::take_from_planes(x, indices, accumulate, y);
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    max_pool_backward(as_planes(y, dims), indices, window, accumulate, as_planes(x, dims));
+  }
+  [[nodiscard]] static const char* name() noexcept { return "max_pool"; }
+};
+
+struct AdaptiveMaxPoolMap {
   std::size_t dims;
   Tensor indices;
 
@@ -33,9 +46,9 @@ struct MaxPoolMap {
     detail::take_from_planes(x, indices, accumulate, y);
   }
   void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    max_pool_backward(as_planes(y, dims), indices, accumulate, as_planes(x, dims));
+    adaptive_max_pool_backward(as_planes(y, dims), indices, accumulate, as_planes(x, dims));
   }
-  [[nodiscard]] const char* name() const noexcept { return label; }
+  [[nodiscard]] static const char* name() noexcept { return "adaptive_max_pool"; }
 };
 
 struct AvgPoolMap {
@@ -214,7 +227,7 @@ Variable max_pool(const Variable& input, const PoolOptions<dims>& options) {
   const Tensor y = empty_of(plan.shape, x);
   const Tensor indices = Tensor::empty(plan.shape, DType::i32, x.data().device());
   max_pool_forward(as_planes(x.data(), dims), plan.window, as_planes(y, dims), indices);
-  return record<LinearMapNode<MaxPoolMap>>(y, {&x}, MaxPoolMap{"max_pool", dims, indices});
+  return record<LinearMapNode<MaxPoolMap>>(y, {&x}, MaxPoolMap{dims, plan.window, indices});
 }
 
 template <std::size_t dims>
@@ -244,7 +257,7 @@ Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size) {
   const Tensor y = empty_of(shape, x);
   const Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
   adaptive_max_pool_forward(as_planes(x.data(), dims), as_planes(y, dims), indices);
-  return record<LinearMapNode<MaxPoolMap>>(y, {&x}, MaxPoolMap{"adaptive_max_pool", dims, indices});
+  return record<LinearMapNode<AdaptiveMaxPoolMap>>(y, {&x}, AdaptiveMaxPoolMap{dims, indices});
 }
 
 template <std::size_t dims>

@@ -26,15 +26,17 @@ Conv2dProblem Conv2dProblem::of(const Tensor& x, const Tensor& weight, const Ten
           is_channel_blocked(y)};
 }
 
-bool Conv2dProblem::takes_all_windows() const {
-  const auto all = [](std::int64_t in, std::int64_t taps, std::int64_t out, std::int64_t stride,
-                      std::int64_t padding, std::int64_t dilation) {
-    return out == (in + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
+Conv2dProblem Conv2dProblem::with_all_windows() const {
+  const auto all = [](std::int64_t in, std::int64_t taps, std::int64_t stride, std::int64_t padding,
+                      std::int64_t dilated) {
+    return (in + 2 * padding - dilated * (taps - 1) - 1) / stride + 1;
   };
   const auto& o = options;
-  return all(h, kh, oh, o.stride[0], o.padding[0], o.dilation[0]) &&
-         all(w, kw, ow, o.stride[1], o.padding[1], o.dilation[1]) &&
-         (!is_3d || all(depth.d, depth.kd, depth.od, depth.stride, depth.padding, depth.dilation));
+  Conv2dProblem whole = *this;
+  whole.oh = all(h, kh, o.stride[0], o.padding[0], o.dilation[0]);
+  whole.ow = all(w, kw, o.stride[1], o.padding[1], o.dilation[1]);
+  if (is_3d) whole.depth.od = all(depth.d, depth.kd, depth.stride, depth.padding, depth.dilation);
+  return whole;
 }
 
 bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {

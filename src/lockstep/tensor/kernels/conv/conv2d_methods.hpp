@@ -28,7 +28,9 @@ struct Conv2dProblem {
 
   /// Whether y is as large as the convolution of x makes it. It is smaller where a transposed
   /// convolution pads its output by a stride or more: then the last windows of x are skipped.
-  [[nodiscard]] bool takes_all_windows() const;
+  [[nodiscard]] bool takes_all_windows() const { return *this == with_all_windows(); }
+  /// The same convolution with the whole y.
+  [[nodiscard]] Conv2dProblem with_all_windows() const;
 };
 
 /// One sample at a time: its windows are laid out as columns, [c/groups * kh * kw, oh * ow] per

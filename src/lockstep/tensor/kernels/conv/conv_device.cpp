@@ -9,6 +9,7 @@
 #include <lockstep/tensor/kernels/conv/conv3d.hpp>
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/resample/pad.hpp>
 #include <lockstep/tensor/precision.hpp>
 #include <lockstep/tensor/tf32.hpp>
 
@@ -78,6 +79,28 @@ void for_each_part(const Conv2dProblem& p, ConvolutionPass pass, DType dtype, bo
   }
 }
 
+/// How much longer `whole`'s y is than `t` along its spatial dimensions.
+PadAmounts missing_windows(const Conv2dProblem& whole, const Tensor& t) {
+  PadAmounts amounts;
+  amounts.behind[0] = whole.ow - t.size(-1);
+  amounts.behind[1] = whole.oh - t.size(-2);
+  if (whole.is_3d) amounts.behind[2] = whole.depth.od - t.size(-3);
+  return amounts;
+}
+
+Tensor empty_output(const Conv2dProblem& p, const Tensor& like) {
+  const Shape shape =
+      p.is_3d ? Shape{p.n, p.o, p.depth.od, p.oh, p.ow} : Shape{p.n, p.o, p.oh, p.ow};
+  return Tensor::empty(shape, like.dtype(), like.device());
+}
+
+/// `grad_y` with zeros for the windows that it leaves out.
+Tensor with_missing_windows(const Conv2dProblem& whole, const Tensor& grad_y) {
+  const Tensor all = empty_output(whole, grad_y);
+  pad_forward(grad_y, missing_windows(whole, grad_y), PadMode::constant, 0.0, all);
+  return all;
+}
+
 }  // namespace
 
 std::int64_t samples_a_call(const Conv2dProblem& p) {
@@ -88,12 +111,7 @@ std::int64_t samples_a_call(const Conv2dProblem& p) {
 Convolution convolution_of(const Conv2dProblem& p, ConvolutionPass pass, DType dtype,
                            std::int64_t samples) {
   dispatch_floating(dtype, name_of(p), []<class T>() {});
-  if (!p.takes_all_windows()) {
-    throw ShapeError(std::string(name_of(p)) +
-                     ": a GPU's library computes every window, and this output leaves out the last "
-                     "ones (output_padding of a stride or more); move its tensors to the host with "
-                     "to()");
-  }
+  LOCKSTEP_ASSERT(p.takes_all_windows());
   Convolution c{
       .pass = pass,
       .dtype = dtype,
@@ -126,6 +144,15 @@ void forward_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Ten
                        const Tensor& weight, const Tensor& bias, const Tensor& y) {
   const Device device = common_device(name_of(p), {&x, &weight, &bias, &y});
   if (y.numel() == 0) return;
+  if (!p.takes_all_windows()) {
+    const Conv2dProblem whole = p.with_all_windows();
+    const Tensor all = empty_output(whole, y);
+    forward_on_device(math, whole, x, weight, bias, all);
+    PadAmounts amounts = missing_windows(whole, y);
+    for (std::int64_t& amount : amounts.behind) amount = -amount;
+    pad_forward(all, amounts, PadMode::constant, 0.0, y);
+    return;
+  }
   if (weight.numel() == 0) {
     y.zero();
   } else {
@@ -149,6 +176,11 @@ void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& p, co
     if (!accumulate) grad_x.zero();
     return;
   }
+  if (!p.takes_all_windows()) {
+    const Conv2dProblem whole = p.with_all_windows();
+    return backward_input_on_device(math, whole, with_missing_windows(whole, grad_y), weight,
+                                    accumulate, grad_x);
+  }
   const Tensor g = rounded(grad_y), w = rounded(weight);
   for_each_part(p, ConvolutionPass::backward_input, grad_y.dtype(), accumulate,
                 [&](std::int64_t begin, std::int64_t end, const Convolution& part) {
@@ -166,6 +198,11 @@ void backward_weight_on_device(math::DeviceMath& math, const Conv2dProblem& p, c
   if (grad_y.numel() == 0 || x.numel() == 0) {
     if (!accumulate) grad_weight.zero();
     return;
+  }
+  if (!p.takes_all_windows()) {
+    const Conv2dProblem whole = p.with_all_windows();
+    return backward_weight_on_device(math, whole, with_missing_windows(whole, grad_y), x,
+                                     accumulate, grad_weight);
   }
   const Tensor g = rounded(grad_y), in = rounded(x);
   for_each_part(p, ConvolutionPass::backward_weight, x.dtype(), accumulate,

@@ -8,8 +8,8 @@
 
 namespace lockstep::detail {
 
-/// One pass of `samples` of the problem's samples, as libraries take it. Throws ShapeError if a
-/// number is not below 2^31, or if y leaves out windows of x: a library computes all of them.
+/// One pass of `samples` of the problem's samples, as libraries take it: `problem` takes all windows
+/// of x. Throws ShapeError if a number is not below 2^31.
 [[nodiscard]] math::Convolution convolution_of(const Conv2dProblem& problem,
                                                math::ConvolutionPass pass, DType dtype,
                                                std::int64_t samples);
@@ -18,7 +18,8 @@ namespace lockstep::detail {
 /// least.
 [[nodiscard]] std::int64_t samples_a_call(const Conv2dProblem& problem);
 
-// As run_forward and its like (conv_task.hpp). Operands of f32 are rounded to product_precision().
+// As run_forward and its like (conv_task.hpp); y may leave out windows of x, which takes a copy of
+// y with them. Operands of f32 are rounded to product_precision().
 
 void forward_on_device(math::DeviceMath& math, const Conv2dProblem& problem, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, const Tensor& y);

@@ -6,25 +6,20 @@
 #include <lockstep/base/philox.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
 
-template <class T>
-class Rows {
+/// The rows of a matrix, for the lanes of one kernel; each lane reads only columns that it wrote.
+template <class T, class Space>
+class RowsInLanes {
  public:
-  explicit Rows(const HostArray& a)
-      : first_(static_cast<T*>(a.data())),
-        lanes_(a.size(1)),
-        count_(a.size(0)),
-        width_(a.size(1)) {}
-
-  [[nodiscard]] std::int64_t count() const { return count_; }
+  KOKKOS_FUNCTION RowsInLanes(T* first, std::int64_t width, const Lanes<Space>& lanes)
+      : first_(first), width_(width), lanes_(lanes) {}
 
   /// Makes row i perpendicular to the rows before it and scales it to length 1. False if nothing is
   /// left of it.
-  [[nodiscard]] bool append(std::int64_t i) const {
+  [[nodiscard]] KOKKOS_FUNCTION bool append(std::int64_t i) const {
     // One pass leaves an angle of (rounding / remaining length); the second pass removes it.
     constexpr double rounding = 64.0 * std::numeric_limits<T>::epsilon();
     const T* mine = row(i);
@@ -39,39 +34,66 @@ class Rows {
     return true;
   }
 
-  void clear(std::int64_t i) const {
+  KOKKOS_FUNCTION void clear(std::int64_t i) const {
     lanes_.each([y = row(i)](std::int64_t c) { y[c] = T{0}; });
   }
 
-  void draw(std::int64_t i, const RandomRows& random, std::uint32_t number) const {
-    const Philox philox(random.seed);
-    T* y = row(i);
-    for (std::int64_t c = 0; c < width_; c += 4) {
+  KOKKOS_FUNCTION void draw(std::int64_t i, const Philox& philox, const RandomRows& random,
+                            std::uint32_t number) const {
+    lanes_.each([=, y = row(i)](std::int64_t c) {
       const auto block =
           philox(static_cast<std::uint32_t>(c / 4), number, random.step, random.stream);
-      for (std::int64_t w = 0; w < 4 && c + w < width_; ++w) {
-        y[c + w] = T{2} * Philox::uniform(block[static_cast<std::size_t>(w)]) - T{1};
-      }
-    }
+      y[c] = T{2} * Philox::uniform(block[static_cast<std::size_t>(c % 4)]) - T{1};
+    });
   }
 
  private:
-  [[nodiscard]] T* row(std::int64_t i) const { return first_ + i * width_; }
+  [[nodiscard]] KOKKOS_FUNCTION T* row(std::int64_t i) const { return first_ + i * width_; }
 
-  [[nodiscard]] double dot(const T* x, const T* y) const {
+  [[nodiscard]] KOKKOS_FUNCTION double dot(const T* x, const T* y) const {
     return lanes_.sum([=](std::int64_t c) { return double{x[c]} * double{y[c]}; });
   }
-  void add(double factor, const T* x, T* y) const {
+  KOKKOS_FUNCTION void add(double factor, const T* x, T* y) const {
     lanes_.each([=](std::int64_t c) { y[c] = static_cast<T>(y[c] + factor * x[c]); });
   }
-  void scale(T* y, double factor) const {
+  KOKKOS_FUNCTION void scale(T* y, double factor) const {
     lanes_.each([=](std::int64_t c) { y[c] = static_cast<T>(factor * y[c]); });
   }
 
   T* first_;
-  Lanes<HostExecutionSpace> lanes_;
-  std::int64_t count_, width_;
+  std::int64_t width_;
+  const Lanes<Space>& lanes_;
 };
+
+template <class T, class Space>
+void clear_lost_kernel(const Space& space, const Tensor& a) {
+  const auto rows = view<Space, T, 2>(a);
+  const std::int64_t count = a.size(0), width = a.size(1);
+  for_each_row(
+      "lockstep::orthonormalize_rows", space, 1, width,
+      KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const RowsInLanes<T, Space> all(rows.data(), width, lanes);
+        for (std::int64_t i = 0; i < count; ++i) {
+          if (!all.append(i)) all.clear(i);
+        }
+      });
+}
+
+template <class T, class Space>
+void draw_lost_kernel(const Space& space, const Tensor& a, const RandomRows& random) {
+  const auto rows = view<Space, T, 2>(a);
+  const std::int64_t count = a.size(0), width = a.size(1);
+  const Philox philox(random.seed);
+  for_each_row(
+      "lockstep::orthonormalize_rows", space, 1, width,
+      KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const RowsInLanes<T, Space> all(rows.data(), width, lanes);
+        std::uint32_t draws = 0;
+        for (std::int64_t i = 0; i < count; ++i) {
+          while (!all.append(i)) all.draw(i, philox, random, draws++);
+        }
+      });
+}
 
 void expect_rows(const Tensor& a) {
   if (a.defined() && a.dims() == 2) return;
@@ -82,16 +104,9 @@ void expect_rows(const Tensor& a) {
 
 void orthonormalize_rows(const Tensor& a) {
   expect_rows(a);
-  dispatch_floating(a.dtype(), "orthonormalize_rows", [&]<class T>() {
-    host_task(
-        "orthonormalize_rows",
-        [](const HostArray& a) {
-          const Rows<T> rows(a);
-          for (std::int64_t i = 0; i < rows.count(); ++i) {
-            if (!rows.append(i)) rows.clear(i);
-          }
-        },
-        a);
+  dispatch(current_stream(a.device()), [&](const auto& space) {
+    dispatch_floating(a.dtype(), "orthonormalize_rows",
+                      [&]<class T>() { clear_lost_kernel<T>(space, a); });
   });
 }
 
@@ -101,17 +116,9 @@ void orthonormalize_rows(const Tensor& a, const RandomRows& random) {
     throw ShapeError("no " + std::to_string(a.size(0)) + " rows of " + describe(a) +
                      " can be orthogonal to each other");
   }
-  dispatch_floating(a.dtype(), "orthonormalize_rows", [&]<class T>() {
-    host_task(
-        "orthonormalize_rows",
-        [random](const HostArray& a) {
-          const Rows<T> rows(a);
-          std::uint32_t draws = 0;
-          for (std::int64_t i = 0; i < rows.count(); ++i) {
-            while (!rows.append(i)) rows.draw(i, random, draws++);
-          }
-        },
-        a);
+  dispatch(current_stream(a.device()), [&](const auto& space) {
+    dispatch_floating(a.dtype(), "orthonormalize_rows",
+                      [&]<class T>() { draw_lost_kernel<T>(space, a, random); });
   });
 }
 

@@ -4,10 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
+#include <lockstep/tensor/kernels/pool/pool_nd_kernels.hpp>
 #include <lockstep/tensor/kernels/thread_row.hpp>
 
 namespace lockstep {
@@ -127,17 +126,6 @@ void max_rows_back(const HostArray& grad_y, const HostArray& indices, const Host
   });
 }
 
-/// The number of elements in the mean of output `o` of a dimension.
-std::int64_t elements_of(const AveragePool& pool, std::size_t dimension, std::int64_t in,
-                         std::int64_t o) {
-  const auto& w = pool.window;
-  const std::int64_t begin = o * w.stride[dimension] - w.padding[dimension];
-  const std::int64_t end = begin + w.kernel[dimension];
-  const std::int64_t padded = std::min(end, in + w.padding[dimension]) - begin;
-  const std::int64_t real = std::min(end, in) - std::max<std::int64_t>(begin, 0);
-  return pool.count_include_pad ? padded : real;
-}
-
 /// The divisors of the windows' sums: the product of the counts of output (d, h) along D and H, and
 /// the counts along W.
 template <class T>
@@ -150,8 +138,7 @@ struct Divisors {
       : pool(p), e(extents), along_w(memory_of_this_thread()) {
     along_w.resize(static_cast<std::size_t>(e.out[2]));
     for (std::int64_t o = 0; o < e.out[2]; ++o) {
-      along_w[static_cast<std::size_t>(o)] =
-          static_cast<T>(pool.divisor != 0 ? 1 : elements_of(pool, 2, e.in[2], o));
+      along_w[static_cast<std::size_t>(o)] = static_cast<T>(pool.divisor != 0 ? 1 : elements(2, o));
     }
   }
   static std::vector<T>& memory_of_this_thread() {
@@ -160,7 +147,13 @@ struct Divisors {
   }
   [[nodiscard]] T of_row(std::int64_t d, std::int64_t h) const {
     if (pool.divisor != 0) return static_cast<T>(pool.divisor);
-    return static_cast<T>(elements_of(pool, 0, e.in[0], d) * elements_of(pool, 1, e.in[1], h));
+    return static_cast<T>(elements(0, d) * elements(1, h));
+  }
+
+ private:
+  [[nodiscard]] std::int64_t elements(std::size_t dimension, std::int64_t o) const {
+    return detail::WindowsAlong(pool.window, dimension, e.in[dimension], e.out[dimension])
+        .elements(o, pool.count_include_pad);
   }
 };
 
@@ -343,44 +336,63 @@ void adaptive_avg_back(const HostArray& grad_y, const HostArray& grad_x) {
   });
 }
 
+template <class Along>
+void max_backward(const detail::PoolDims<Along>& dims, const Tensor& grad_y, const Tensor& indices,
+                  bool accumulate, const Tensor& grad_x) {
+  dispatch_floating(grad_x.dtype(), "max_pool", [&]<class T>() {
+    host_or_kernels(
+        "max_pool",
+        [&](const HostArray& from, const HostArray& where, const HostArray& to) {
+          if (!accumulate) fill(grad_x, 0.0);
+          max_rows_back<T>(from, where, to);
+        },
+        [&](const auto& space) {
+          detail::max_pool_backward_kernel<T>(space, dims, grad_y, indices, accumulate, grad_x);
+        },
+        grad_y, indices, grad_x);
+  });
+}
+
 }  // namespace
 
 void max_pool_forward(const Tensor& x, const PoolWindow& window, const Tensor& y,
                       const Tensor& indices) {
   dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "max_pool",
-        [window](const HostArray& x, const HostArray& y, const HostArray& indices) {
-          max_rows<T>(x, window, y, indices);
+        [&](const HostArray& from, const HostArray& to, const HostArray& where) {
+          max_rows<T>(from, window, to, where);
         },
-        x, y, indices);
+        [&](const auto& space) { detail::max_pool_kernel<T>(space, x, window, y, indices); }, x, y,
+        indices);
   });
 }
 
-void max_pool_backward(const Tensor& grad_y, const Tensor& indices, bool accumulate,
-                       const Tensor& grad_x) {
-  if (!accumulate) fill(grad_x, 0.0);
-  dispatch_floating(grad_x.dtype(), "max_pool", [&]<class T>() {
-    host_task("max_pool", max_rows_back<T>, grad_y, indices, grad_x);
-  });
+void max_pool_backward(const Tensor& grad_y, const Tensor& indices, const PoolWindow& window,
+                       bool accumulate, const Tensor& grad_x) {
+  max_backward(detail::windows_of(window, grad_x, grad_y), grad_y, indices, accumulate, grad_x);
 }
 
 void avg_pool_forward(const Tensor& x, const AveragePool& pool, const Tensor& y) {
   dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
-    host_task(
-        "avg_pool", [pool](const HostArray& x, const HostArray& y) { avg_rows<T>(x, pool, y); }, x,
-        y);
+    host_or_kernels(
+        "avg_pool",
+        [&](const HostArray& from, const HostArray& to) { avg_rows<T>(from, pool, to); },
+        [&](const auto& space) { detail::avg_pool_kernel<T>(space, x, pool, y); }, x, y);
   });
 }
 
 void avg_pool_backward(const Tensor& grad_y, const AveragePool& pool, bool accumulate,
                        const Tensor& grad_x) {
-  if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "avg_pool", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "avg_pool",
-        [pool](const HostArray& grad_y, const HostArray& grad_x) {
-          avg_rows_back<T>(grad_y, pool, grad_x);
+        [&](const HostArray& from, const HostArray& to) {
+          if (!accumulate) fill(grad_x, 0.0);
+          avg_rows_back<T>(from, pool, to);
+        },
+        [&](const auto& space) {
+          detail::avg_pool_backward_kernel<T>(space, grad_y, pool, accumulate, grad_x);
         },
         grad_y, grad_x);
   });
@@ -388,19 +400,38 @@ void avg_pool_backward(const Tensor& grad_y, const AveragePool& pool, bool accum
 
 void adaptive_max_pool_forward(const Tensor& x, const Tensor& y, const Tensor& indices) {
   dispatch_floating(x.dtype(), "adaptive_max_pool", [&]<class T>() {
-    host_task("adaptive_max_pool", adaptive_max<T>, x, y, indices);
+    host_or_kernels(
+        "adaptive_max_pool", adaptive_max<T>,
+        [&](const auto& space) { detail::adaptive_max_pool_kernel<T>(space, x, y, indices); }, x, y,
+        indices);
   });
 }
 
+void adaptive_max_pool_backward(const Tensor& grad_y, const Tensor& indices, bool accumulate,
+                                const Tensor& grad_x) {
+  max_backward(detail::parts_of(grad_x, grad_y), grad_y, indices, accumulate, grad_x);
+}
+
 void adaptive_avg_pool_forward(const Tensor& x, const Tensor& y) {
-  dispatch_floating(x.dtype(), "adaptive_avg_pool",
-                    [&]<class T>() { host_task("adaptive_avg_pool", adaptive_avg<T>, x, y); });
+  dispatch_floating(x.dtype(), "adaptive_avg_pool", [&]<class T>() {
+    host_or_kernels(
+        "adaptive_avg_pool", adaptive_avg<T>,
+        [&](const auto& space) { detail::adaptive_avg_pool_kernel<T>(space, x, y); }, x, y);
+  });
 }
 
 void adaptive_avg_pool_backward(const Tensor& grad_y, bool accumulate, const Tensor& grad_x) {
-  if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "adaptive_avg_pool", [&]<class T>() {
-    host_task("adaptive_avg_pool", adaptive_avg_back<T>, grad_y, grad_x);
+    host_or_kernels(
+        "adaptive_avg_pool",
+        [&](const HostArray& from, const HostArray& to) {
+          if (!accumulate) fill(grad_x, 0.0);
+          adaptive_avg_back<T>(from, to);
+        },
+        [&](const auto& space) {
+          detail::adaptive_avg_pool_backward_kernel<T>(space, grad_y, accumulate, grad_x);
+        },
+        grad_y, grad_x);
   });
 }
 

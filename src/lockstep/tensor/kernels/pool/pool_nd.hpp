@@ -4,8 +4,8 @@
 #include <lockstep/tensor/extents.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
-// Pools with windows of any extents over x[planes, D, H, W]; f32 or f64, on the host or a simulated
-// device. Images have D = 1, sequences H = 1 too.
+// Pools with windows of any extents over x[planes, D, H, W]; f32 or f64, on any device. Images
+// have D = 1, sequences H = 1 too.
 
 namespace lockstep {
 
@@ -18,9 +18,9 @@ struct PoolWindow {
 /// Among equals the first in row-major window order; a NaN wins over all.
 void max_pool_forward(const Tensor& x, const PoolWindow& window, const Tensor& y,
                       const Tensor& indices);
-/// grad_x (+)= the gradients of the windows that chose each element; of adaptive pools, too.
-void max_pool_backward(const Tensor& grad_y, const Tensor& indices, bool accumulate,
-                       const Tensor& grad_x);
+/// grad_x (+)= the gradients of the windows that chose each element.
+void max_pool_backward(const Tensor& grad_y, const Tensor& indices, const PoolWindow& window,
+                       bool accumulate, const Tensor& grad_x);
 
 /// y = the sum of each window over `divisor`, or, where it is 0, over the window's elements within
 /// the padded plane (count_include_pad) or the real ones.
@@ -35,6 +35,8 @@ void avg_pool_backward(const Tensor& grad_y, const AveragePool& pool, bool accum
 
 /// Output i of m is of the elements [floor(i n / m), ceil((i + 1) n / m)) along each dimension.
 void adaptive_max_pool_forward(const Tensor& x, const Tensor& y, const Tensor& indices);
+void adaptive_max_pool_backward(const Tensor& grad_y, const Tensor& indices, bool accumulate,
+                                const Tensor& grad_x);
 void adaptive_avg_pool_forward(const Tensor& x, const Tensor& y);
 void adaptive_avg_pool_backward(const Tensor& grad_y, bool accumulate, const Tensor& grad_x);
 

@@ -7,7 +7,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
+#include <lockstep/tensor/kernels/reduce/sort_kernels.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 
 namespace lockstep {
@@ -139,11 +140,13 @@ void order_along(const char* operation, const Tensor& x, int dim, bool descendin
   const std::int64_t count = values.size(resolve_dim(x.shape(), dim));
   ensure_kokkos();
   dispatch_floating(x.dtype(), operation, [&]<class T>() {
-    host_task(
+    host_or_kernels(
         operation,
-        [shape, descending, count](const HostArray& x, const HostArray& values,
-                                   const HostArray& indices) {
-          order_rows<T>(x, shape, descending, count, values, indices);
+        [&](const HostArray& in, const HostArray& out, const HostArray& where) {
+          order_rows<T>(in, shape, descending, count, out, where);
+        },
+        [&](const auto& space) {
+          detail::order_kernels<T>(space, x, shape, descending, count, values, indices);
         },
         x, values, indices);
   });
@@ -156,14 +159,20 @@ void scatter_kernel(const Space& space, const Tensor& grad_y, const Tensor& indi
   const auto where = flat_view<Space, const std::int64_t>(indices);
   const auto out = flat_view<Space, T>(grad_x);
   const std::int64_t inner = from[2], count = from[1], width = to[1];
-  for_each(
-      "lockstep::scatter_along", space, from[0] * inner, KOKKOS_LAMBDA(std::int64_t r) {
-        const std::int64_t y = r / inner * count * inner + r % inner;
-        const std::int64_t x = r / inner * width * inner + r % inner;
-        for (std::int64_t c = 0; c < count; ++c) {
-          out(x + where(y + c * inner) * inner) += g(y + c * inner);
-        }
-      });
+  // The indices of a row differ.
+  const auto add = KOKKOS_LAMBDA(std::int64_t r, std::int64_t c) {
+    const std::int64_t y = (r / inner * count + c) * inner + r % inner;
+    out((r / inner * width + where(y)) * inner + r % inner) += g(y);
+  };
+  if constexpr (is_host_space<Space>) {
+    for_each("lockstep::scatter_along", space, from[0] * inner, [=](std::int64_t r) {
+      for (std::int64_t c = 0; c < count; ++c) add(r, c);
+    });
+  } else {
+    for_each(
+        "lockstep::scatter_along", space, from[0] * inner * count,
+        KOKKOS_LAMBDA(std::int64_t i) { add(i / count, i % count); });
+  }
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Order along one dimension; f32 or f64, on the host or a simulated device. NaN is larger than
+// Order along one dimension; f32 or f64, on any device. NaN is larger than
 // everything, as in PyTorch; among equals the first comes first, also if descending.
 
 namespace lockstep {

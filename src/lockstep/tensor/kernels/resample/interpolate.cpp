@@ -4,13 +4,17 @@
 #include <cmath>
 #include <vector>
 
-#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
+#include <lockstep/tensor/kernels/resample/interpolate_kernels.hpp>
 #include <lockstep/tensor/kernels/thread_row.hpp>
 
 namespace lockstep {
 namespace {
+
+using detail::Between;
+using detail::LinearPlaces;
+using detail::NearestPlaces;
 
 /// The input place of each output place of a dimension. The memory is kept by the thread.
 const std::vector<std::int32_t>& nearest_places(std::size_t dimension, std::int64_t from,
@@ -18,15 +22,9 @@ const std::vector<std::int32_t>& nearest_places(std::size_t dimension, std::int6
   thread_local std::array<std::vector<std::int32_t>, 3> all;
   auto& places = all[dimension];
   places.resize(static_cast<std::size_t>(to));
-  for (std::int64_t i = 0; i < to; ++i) {
-    // In single precision, as in PyTorch. An extent that is kept or doubled does not use the ratio:
-    // a factor such as 1.2 or 2.1 would change it.
-    const float at = static_cast<float>(i) * static_cast<float>(ratio);
-    const std::int64_t place = to == from       ? i
-                               : to == 2 * from ? i / 2
-                                                : static_cast<std::int64_t>(at);
-    places[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(std::min(place, from - 1));
-  }
+  const NearestPlaces place(from, to, ratio);
+  for (std::int64_t i = 0; i < to; ++i)
+    places[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(place(i));
   return places;
 }
 
@@ -61,14 +59,11 @@ void nearest_rows(const HostArray& x, const Ratios& ratios, const HostArray& y) 
   });
 }
 
-/// out[place[i]] += row[i].
+/// out[place[i]] += row[i]; of `pairs` both at once.
 template <class T>
-void fold_row(const std::vector<std::int32_t>& places, const T* row, T* out) {
-  const auto width = std::ssize(places);
-  bool halves = width % 2 == 0;
-  for (std::int64_t i = 0; i < width && halves; ++i)
-    halves = places[static_cast<std::size_t>(i)] == i / 2;
-  if (halves) {
+void fold_row(const std::vector<std::int32_t>& places, bool pairs, const T* row, T* out) {
+  if (pairs) {
+    const auto width = std::ssize(places);
 #pragma omp simd
     for (std::int64_t i = 0; i < width / 2; ++i) out[i] += row[2 * i] + row[2 * i + 1];
     return;
@@ -83,6 +78,7 @@ void nearest_rows_back(const HostArray& grad_y, const Ratios& ratios, const Host
   const auto* const in = static_cast<const T*>(grad_y.data());
   auto* const out = static_cast<T*>(grad_x.data());
   const std::int64_t width = grad_y.size(3);
+  const bool pairs = NearestPlaces(grad_x.size(3), width, ratios[2]).are_pairs();
   T* const sum = detail::thread_row<T>(width);
   std::int64_t open = -1;
   for_each_nearest_row(grad_x.shape(), grad_y.shape(), ratios,
@@ -93,19 +89,12 @@ void nearest_rows_back(const HostArray& grad_y, const Ratios& ratios, const Host
                            for (std::int64_t i = 0; i < width; ++i) sum[i] += source[i];
                            return;
                          }
-                         if (open >= 0) fold_row(places, sum, out + open);
+                         if (open >= 0) fold_row(places, pairs, sum, out + open);
                          std::copy_n(source, width, sum);
                          open = to;
                        });
-  if (open >= 0) fold_row(places, sum, out + open);
+  if (open >= 0) fold_row(places, pairs, sum, out + open);
 }
-
-/// An output place of a dimension: between input places `low` and `high`, at the fraction `share`.
-template <class T>
-struct Between {
-  std::int32_t low, high;
-  T share;
-};
 
 template <class T>
 const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_t from,
@@ -113,17 +102,8 @@ const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_
   thread_local std::array<std::vector<Between<T>>, 2> all;
   auto& places = all[dimension];
   places.resize(static_cast<std::size_t>(to));
-  if (to == from) ratio = 1.0;  // also if a factor such as 1.2 has kept the extent
-  const T step = align_corners ? (to > 1 ? static_cast<T>(from - 1) / static_cast<T>(to - 1) : T{0})
-                               : static_cast<T>(ratio);
-  for (std::int64_t i = 0; i < to; ++i) {
-    const T middle = step * (static_cast<T>(i) + T{0.5}) - T{0.5};
-    const T at = align_corners ? step * static_cast<T>(i) : std::max(middle, T{0});
-    const auto low = std::min(static_cast<std::int64_t>(at), from - 1);
-    places[static_cast<std::size_t>(i)] = {static_cast<std::int32_t>(low),
-                                           static_cast<std::int32_t>(std::min(low + 1, from - 1)),
-                                           std::clamp(at - static_cast<T>(low), T{0}, T{1})};
-  }
+  const LinearPlaces<T> place(from, to, ratio, align_corners);
+  for (std::int64_t i = 0; i < to; ++i) places[static_cast<std::size_t>(i)] = place(i);
   return places;
 }
 
@@ -185,20 +165,24 @@ void bilinear_rows_back(const HostArray& grad_y, const Ratios& ratios, bool alig
 
 void nearest_forward(const Tensor& x, const Ratios& ratios, const Tensor& y) {
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "interpolate",
-        [ratios](const HostArray& x, const HostArray& y) { nearest_rows<T>(x, ratios, y); }, x, y);
+        [&](const HostArray& from, const HostArray& to) { nearest_rows<T>(from, ratios, to); },
+        [&](const auto& space) { detail::nearest_kernel<T>(space, x, ratios, y); }, x, y);
   });
 }
 
 void nearest_backward(const Tensor& grad_y, const Ratios& ratios, bool accumulate,
                       const Tensor& grad_x) {
-  if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "interpolate",
-        [ratios](const HostArray& grad_y, const HostArray& grad_x) {
-          nearest_rows_back<T>(grad_y, ratios, grad_x);
+        [&](const HostArray& from, const HostArray& to) {
+          if (!accumulate) fill(grad_x, 0.0);
+          nearest_rows_back<T>(from, ratios, to);
+        },
+        [&](const auto& space) {
+          detail::nearest_backward_kernel<T>(space, grad_y, ratios, accumulate, grad_x);
         },
         grad_y, grad_x);
   });
@@ -206,23 +190,28 @@ void nearest_backward(const Tensor& grad_y, const Ratios& ratios, bool accumulat
 
 void bilinear_forward(const Tensor& x, const Ratios& ratios, bool align_corners, const Tensor& y) {
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "interpolate",
-        [ratios, align_corners](const HostArray& x, const HostArray& y) {
-          bilinear_rows<T>(x, ratios, align_corners, y);
+        [&](const HostArray& from, const HostArray& to) {
+          bilinear_rows<T>(from, ratios, align_corners, to);
         },
+        [&](const auto& space) { detail::bilinear_kernel<T>(space, x, ratios, align_corners, y); },
         x, y);
   });
 }
 
 void bilinear_backward(const Tensor& grad_y, const Ratios& ratios, bool align_corners,
                        bool accumulate, const Tensor& grad_x) {
-  if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "interpolate",
-        [ratios, align_corners](const HostArray& grad_y, const HostArray& grad_x) {
-          bilinear_rows_back<T>(grad_y, ratios, align_corners, grad_x);
+        [&](const HostArray& from, const HostArray& to) {
+          if (!accumulate) fill(grad_x, 0.0);
+          bilinear_rows_back<T>(from, ratios, align_corners, to);
+        },
+        [&](const auto& space) {
+          detail::bilinear_backward_kernel<T>(space, grad_y, ratios, align_corners, accumulate,
+                                              grad_x);
         },
         grad_y, grad_x);
   });

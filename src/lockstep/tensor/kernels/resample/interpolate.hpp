@@ -4,8 +4,8 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Images under another size; f32 or f64, on the host or a simulated device. x and y are [planes, D,
-// H, W], their last three dimensions of any extents.
+// Images under another size; f32 or f64, on any device. x and y are [planes, D, H, W], their last
+// three dimensions of any extents.
 
 namespace lockstep {
 

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <vector>
 
-#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
 
 namespace lockstep {
 namespace {
 
 /// The source of place `i` of a padded dimension; -1: none.
-std::int64_t source_of(std::int64_t i, std::int64_t before, std::int64_t extent, PadMode mode) {
+KOKKOS_INLINE_FUNCTION std::int64_t source_of(std::int64_t i, std::int64_t before,
+                                              std::int64_t extent, PadMode mode) {
   const std::int64_t at = i - before;
   if (at >= 0 && at < extent) return at;
   switch (mode) {
@@ -192,15 +193,132 @@ bool takes_away(const PadAmounts& amounts) {
          std::ranges::any_of(amounts.behind, negative);
 }
 
+/// The places in a padded dimension of the element `source` of x, in ascending order: repeated
+/// ones on the left, its own, repeated ones on the right.
+struct Places {
+  std::int64_t left = 0, left_count = 0, own, right = 0, right_count = 0;
+  std::int64_t count;  ///< 0: it was taken away
+
+  KOKKOS_FUNCTION Places(std::int64_t source, std::int64_t before, std::int64_t from,
+                         std::int64_t to, PadMode mode)
+      : own(before + source) {
+    if (mode == PadMode::replicate) {
+      left_count = source == 0 ? before : 0;
+      right = own + 1;
+      right_count = source == from - 1 ? to - right : 0;
+    } else if (mode != PadMode::constant) {
+      const bool mirrored = mode == PadMode::reflect;
+      left = mirrored ? before - source : own - from;
+      right = mirrored ? before + 2 * from - 2 - source : own + from;
+      left_count = left >= 0 && left < own ? 1 : 0;
+      right_count = right < to && right > own ? 1 : 0;
+    }
+    count = own >= 0 && own < to ? left_count + 1 + right_count : 0;
+  }
+
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t at(std::int64_t k) const {
+    if (k < left_count) return left + k;
+    return k == left_count ? own : right + (k - left_count - 1);
+  }
+};
+
+/// Extents for kernels, without the dimensions of which nothing is padded: neighbours among them
+/// are one.
+struct PaddedExtents {
+  struct Level {
+    std::int64_t from = 1, to = 1, before = 0;
+  };
+  Level levels[Shape::max_dims];
+  int dims = 0;
+
+  PaddedExtents(const Shape& from, const Shape& to, const PadAmounts& amounts) {
+    bool is_open = false;  // the last level takes another dimension without padding
+    for (int d = 0; d < to.dims(); ++d) {
+      const auto back = static_cast<std::size_t>(to.dims() - 1 - d);
+      const std::int64_t before = amounts.before[back];
+      const bool is_padded = before != 0 || amounts.behind[back] != 0;
+      if (is_padded || !is_open) levels[dims++].before = before;
+      Level& level = levels[dims - 1];
+      level.from *= from[d];
+      level.to *= to[d];
+      is_open = !is_padded;
+    }
+  }
+};
+
+// A thread writes one element of y.
+template <class T, class Space>
+void pad_kernel(const Space& space, const Tensor& x, const PadAmounts& amounts, PadMode mode,
+                T value, const Tensor& y) {
+  const auto in = flat_view<Space, const T>(x);
+  const auto out = flat_view<Space, T>(y);
+  const PaddedExtents extents(x.shape(), y.shape(), amounts);
+  for_each(
+      "lockstep::pad", space, y.numel(), KOKKOS_LAMBDA(std::int64_t place) {
+        std::int64_t left = place, source = 0, stride = 1;
+        for (int d = extents.dims - 1; d >= 0 && source >= 0; --d) {
+          const auto& level = extents.levels[d];
+          const std::int64_t at = source_of(left % level.to, level.before, level.from, mode);
+          source = at < 0 ? -1 : source + at * stride;
+          left /= level.to;
+          stride *= level.from;
+        }
+        out(place) = source < 0 ? value : in(source);
+      });
+}
+
+// A thread adds up what one element of x has in y, its own place first, as on the host.
+template <class T, class Space>
+void unpad_kernel(const Space& space, const Tensor& grad_y, const PadAmounts& amounts, PadMode mode,
+                  bool accumulate, const Tensor& grad_x) {
+  const auto in = flat_view<Space, const T>(grad_y);
+  const auto out = flat_view<Space, T>(grad_x);
+  const PaddedExtents extents(grad_x.shape(), grad_y.shape(), amounts);
+  for_each(
+      "lockstep::pad_backward", space, grad_x.numel(), KOKKOS_LAMBDA(std::int64_t element) {
+        const auto places = [&](int d, std::int64_t source) {
+          const auto& level = extents.levels[d];
+          return Places(source, level.before, level.from, level.to, mode);
+        };
+        std::int64_t count = 1, own = 0, left = element, stride = 1;
+        for (int d = extents.dims - 1; d >= 0; --d) {
+          const Places here = places(d, left % extents.levels[d].from);
+          count *= here.count;
+          own += here.own * stride;
+          left /= extents.levels[d].from;
+          stride *= extents.levels[d].to;
+        }
+        T sum = accumulate ? out(element) : T{0};
+        if (count > 0) sum = accumulate ? sum + in(own) : in(own);
+        for (std::int64_t k = 0; k < count && count > 1; ++k) {
+          std::int64_t choice = k, at = 0;
+          left = element;
+          stride = 1;
+          for (int d = extents.dims - 1; d >= 0; --d) {
+            const Places here = places(d, left % extents.levels[d].from);
+            at += here.at(choice % here.count) * stride;
+            choice /= here.count;
+            left /= extents.levels[d].from;
+            stride *= extents.levels[d].to;
+          }
+          if (at != own) sum += in(at);
+        }
+        out(element) = sum;
+      });
+}
+
 }  // namespace
 
 void pad_forward(const Tensor& x, const PadAmounts& amounts, PadMode mode, double value,
                  const Tensor& y) {
   dispatch_floating(x.dtype(), "pad", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "pad",
-        [amounts, mode, value](const HostArray& x, const HostArray& y) {
-          pad_planes(x, amounts, mode, static_cast<T>(value), y);
+        [&](const HostArray& from, const HostArray& to) {
+          pad_planes(from, amounts, mode, static_cast<T>(value), to);
+        },
+        [&](const auto& space) {
+          pad_kernel<T>(space, x, amounts, mode, static_cast<T>(value), y);
         },
         x, y);
   });
@@ -208,18 +326,21 @@ void pad_forward(const Tensor& x, const PadAmounts& amounts, PadMode mode, doubl
 
 void pad_backward(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode, bool accumulate,
                   const Tensor& grad_x) {
-  const bool add = accumulate || takes_away(amounts);
-  if (add && !accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "pad", [&]<class T>() {
-    host_task(
+    host_or_kernels(
         "pad",
-        [amounts, mode, add](const HostArray& grad_y, const HostArray& grad_x) {
+        [&](const HostArray& from, const HostArray& to) {
+          const bool add = accumulate || takes_away(amounts);
+          if (add && !accumulate) fill(grad_x, 0.0);
           if (add) {
-            unpad_own<T, true>(grad_y, amounts, grad_x);
+            unpad_own<T, true>(from, amounts, to);
           } else {
-            unpad_own<T, false>(grad_y, amounts, grad_x);
+            unpad_own<T, false>(from, amounts, to);
           }
-          if (mode != PadMode::constant) unpad_copies<T>(grad_y, amounts, mode, grad_x);
+          if (mode != PadMode::constant) unpad_copies<T>(from, amounts, mode, to);
+        },
+        [&](const auto& space) {
+          unpad_kernel<T>(space, grad_y, amounts, mode, accumulate, grad_x);
         },
         grad_y, grad_x);
   });

@@ -16,8 +16,8 @@ struct PadAmounts {
   std::array<std::int64_t, Shape::max_dims> before{}, behind{};
 };
 
-/// y = x padded; y's extents are x's with the amounts. f32 or f64, on the host or
-/// a simulated device.
+/// y = x padded; y's extents are x's with the amounts. f32 or f64, on any
+/// device.
 void pad_forward(const Tensor& x, const PadAmounts& amounts, PadMode mode, double value,
                  const Tensor& y);
 /// grad_x (+)= the sums of grad_y over all positions of each element.

@@ -1,7 +1,7 @@
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
 
-#include <lockstep/tensor/dispatch_dtype.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
 
 namespace lockstep {
 namespace {
@@ -53,26 +53,47 @@ void move_planes(const HostArray& parts, bool accumulate, const HostArray& plane
   }
 }
 
-template <class T, bool shuffle>
-void move_planes_of(const Tensor& parts, bool accumulate, const Tensor& planes) {
-  host_task(
-      shuffle ? "pixel_shuffle" : "pixel_unshuffle",
-      [accumulate](const HostArray& parts, const HostArray& planes) {
-        move_planes<T, shuffle>(parts, accumulate, planes);
-      },
-      parts, planes);
+// A thread moves one element.
+template <class T, bool shuffle, class Space>
+void move_kernel(const Space& space, const Tensor& parts, bool accumulate, const Tensor& planes) {
+  const auto from = flat_view<Space, const T>(shuffle ? parts : planes);
+  const auto to = flat_view<Space, T>(shuffle ? planes : parts);
+  const std::int64_t r = parts.size(1), height = parts.size(3), width = parts.size(4);
+  for_each(
+      shuffle ? "lockstep::pixel_shuffle" : "lockstep::pixel_unshuffle", space, parts.numel(),
+      KOKKOS_LAMBDA(std::int64_t wide) {
+        const std::int64_t row = wide / (width * r), column = wide % (width * r);
+        const std::int64_t plane = row / (height * r), h = row % (height * r);
+        const std::int64_t part = (plane * r + h % r) * r + column % r;
+        const std::int64_t narrow = (part * height + h / r) * width + column / r;
+        const T value = from(shuffle ? narrow : wide);
+        T& place = to(shuffle ? wide : narrow);
+        place = accumulate ? place + value : value;
+      });
+}
+
+template <bool shuffle>
+void move(const Tensor& parts, bool accumulate, const Tensor& planes) {
+  const char* const name = shuffle ? "pixel_shuffle" : "pixel_unshuffle";
+  dispatch_floating(parts.dtype(), name, [&]<class T>() {
+    host_or_kernels(
+        name,
+        [accumulate](const HostArray& narrow, const HostArray& wide) {
+          move_planes<T, shuffle>(narrow, accumulate, wide);
+        },
+        [&](const auto& space) { move_kernel<T, shuffle>(space, parts, accumulate, planes); },
+        parts, planes);
+  });
 }
 
 }  // namespace
 
 void pixel_shuffle_copy(const Tensor& x, bool accumulate, const Tensor& y) {
-  dispatch_floating(x.dtype(), "pixel_shuffle",
-                    [&]<class T>() { move_planes_of<T, true>(x, accumulate, y); });
+  move<true>(x, accumulate, y);
 }
 
 void pixel_unshuffle_copy(const Tensor& y, bool accumulate, const Tensor& x) {
-  dispatch_floating(x.dtype(), "pixel_unshuffle",
-                    [&]<class T>() { move_planes_of<T, false>(x, accumulate, y); });
+  move<false>(x, accumulate, y);
 }
 
 }  // namespace lockstep

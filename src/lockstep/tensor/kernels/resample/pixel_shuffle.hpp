@@ -4,8 +4,7 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Between shuffled planes y[P, H r, W r] and parts x[P, r, r, H, W], x[p, i, j, h, w] =
-// y[p, h r + i, w r + j] (Shi et al. 2016, arXiv:1609.05158); f32 or f64, on the host or a
-// simulated device.
+// y[p, h r + i, w r + j] (Shi et al. 2016, arXiv:1609.05158); f32 or f64, on any device.
 
 namespace lockstep {
 

@@ -3,8 +3,8 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// One dimension under another size: x[outer, n, inner] -> y[outer, m, inner], f32 or f64, on the
-// host. Images and volumes are resampled along one dimension after the other.
+// One dimension under another size: x[outer, n, inner] -> y[outer, m, inner], f32 or f64, on any
+// device. Images and volumes are resampled along one dimension after the other.
 
 namespace lockstep {
 

@@ -6,6 +6,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/sequence/row_links.hpp>
 
 namespace lockstep {
 namespace {
@@ -28,47 +29,6 @@ void forward_kernel(const Space& space, const Tensor& index, const Tensor& weigh
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t row = chosen(r);
         lanes.each([&](std::int64_t c) { out(r, c) = table(row, c); });
-      });
-}
-
-// Rows with the same index form a chain, in their order: links(0, r) is the next one after row r or
-// -1, links(1, r) is 0 if r is the first.
-template <class Space>
-requires is_host_space<Space>
-void link_kernel(const Space& space, const Tensor& index, std::int64_t table_rows,
-                 const Tensor& links) {
-  const std::int64_t rows = index.numel();
-  const Tensor newest = Tensor::full({table_rows}, -1, DType::i64, index.device());
-  const auto chosen = flat_view<Space, const std::int64_t>(index);
-  const auto last = flat_view<Space, std::int64_t>(newest);
-  const auto link = view<Space, std::int64_t, 2>(links);
-  for_each(
-      "lockstep::embedding_links", space, 1, KOKKOS_LAMBDA(std::int64_t) {
-        for (std::int64_t r = 0; r < rows; ++r) {
-          std::int64_t& before = last(chosen(r));
-          link(0, r) = -1;
-          link(1, r) = before < 0 ? 0 : 1;
-          if (before >= 0) link(0, before) = r;
-          before = r;
-        }
-      });
-}
-
-// Every row searches for the next one: more comparisons, but one thread a row.
-template <class Space>
-void link_kernel(const Space& space, const Tensor& index, std::int64_t /*table_rows*/,
-                 const Tensor& links) {
-  const std::int64_t rows = index.numel();
-  links.zero();
-  const auto chosen = flat_view<Space, const std::int64_t>(index);
-  const auto link = view<Space, std::int64_t, 2>(links);
-  for_each(
-      "lockstep::embedding_links", space, rows, KOKKOS_LAMBDA(std::int64_t r) {
-        const std::int64_t row = chosen(r);
-        std::int64_t next = r + 1;
-        while (next < rows && chosen(next) != row) ++next;
-        link(0, r) = next < rows ? next : -1;
-        if (next < rows) link(1, next) = 1;
       });
 }
 
@@ -163,7 +123,7 @@ void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t 
   if (!accumulate) grad_weight.zero();
   const Tensor links = Tensor::empty({2, index.numel()}, DType::i64, index.device());
   dispatch(current_stream(grad_weight.device()), [&](const auto& space) {
-    link_kernel(space, index, grad_weight.size(0), links);
+    detail::link_kernel(space, index, grad_weight.size(0), links);
     dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
       if (grad_weight.dtype() == grad_y.dtype()) {
         backward_kernel<G, G>(space, grad_y, index, links, padding_idx, grad_weight);

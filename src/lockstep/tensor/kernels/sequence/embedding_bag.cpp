@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag_kernels.hpp>
 
 namespace lockstep {
 namespace {
@@ -23,17 +22,17 @@ const std::int64_t* integers(const HostArray& t) {
   return static_cast<const std::int64_t*>(t.data());
 }
 
-/// f(bags, arrays...) for the tensors.
-template <class F, class... Tensors>
-void bag_task(const Bags& bags, const F& f, const Tensors&... tensors) {
-  host_task(
+/// host(bags, arrays...) or kernels(space).
+template <class Host, class Kernels, class... Tensors>
+void bag_task(const Bags& bags, const Host& host, const Kernels& kernels,
+              const Tensors&... tensors) {
+  host_or_kernels(
       "embedding_bag",
-      [f, mode = bags.mode, padding_idx = bags.padding_idx](
-          const HostArray& index, const HostArray& offsets, const HostArray& factors,
+      [&](const HostArray& index, const HostArray& offsets, const HostArray& factors,
           const auto&... arrays) {
-        f(BagArrays{index, offsets, factors, mode, padding_idx}, arrays...);
+        host(BagArrays{index, offsets, factors, bags.mode, bags.padding_idx}, arrays...);
       },
-      bags.index, bags.offsets, bags.per_sample_weights, tensors...);
+      kernels, bags.index, bags.offsets, bags.per_sample_weights, tensors...);
 }
 
 /// Calls f(bag, entry, row) for every entry that counts, in order.
@@ -203,10 +202,26 @@ void check_embedding_bag(const Bags& bags, const Tensor& weight) {
 
 void embedding_bag_forward(const Bags& bags, const Tensor& weight, const Tensor& y,
                            const Tensor& chosen) {
-  y.zero();
   dispatch_floating(weight.dtype(), "embedding_bag", [&]<class T>() {
-    bags.mode == BagMode::max ? bag_task(bags, take_largest<T>, weight, y, chosen)
-                              : bag_task(bags, sum_bags<T>, weight, y);
+    if (bags.mode == BagMode::max) {
+      bag_task(
+          bags,
+          [&](const BagArrays& arrays, const HostArray& table, const HostArray& out,
+              const HostArray& rows) {
+            y.zero();
+            take_largest<T>(arrays, table, out, rows);
+          },
+          [&](const auto& space) { detail::bag_max_kernel<T>(space, bags, weight, y, chosen); },
+          weight, y, chosen);
+    } else {
+      bag_task(
+          bags,
+          [&](const BagArrays& arrays, const HostArray& table, const HostArray& out) {
+            y.zero();
+            sum_bags<T>(arrays, table, out);
+          },
+          [&](const auto& space) { detail::bag_sum_kernel<T>(space, bags, weight, y); }, weight, y);
+    }
   });
 }
 
@@ -214,7 +229,12 @@ void embedding_bag_backward_weight(const Bags& bags, const Tensor& grad_y, const
                                    bool accumulate, const Tensor& grad_weight) {
   if (!accumulate) grad_weight.zero();
   dispatch_floating(grad_y.dtype(), "embedding_bag", [&]<class T>() {
-    bag_task(bags, backward_weight<T>, grad_y, chosen, grad_weight);
+    bag_task(
+        bags, backward_weight<T>,
+        [&](const auto& space) {
+          detail::bag_backward_kernel<T>(space, bags, grad_y, chosen, grad_weight);
+        },
+        grad_y, chosen, grad_weight);
   });
 }
 
@@ -222,8 +242,14 @@ void embedding_bag_backward_per_sample_weights(const Bags& bags, const Tensor& g
                                                const Tensor& weight, bool accumulate,
                                                const Tensor& grad) {
   if (!accumulate) grad.zero();
-  dispatch_floating(grad_y.dtype(), "embedding_bag",
-                    [&]<class T>() { bag_task(bags, backward_factors<T>, grad_y, weight, grad); });
+  dispatch_floating(grad_y.dtype(), "embedding_bag", [&]<class T>() {
+    bag_task(
+        bags, backward_factors<T>,
+        [&](const auto& space) {
+          detail::bag_factors_kernel<T>(space, bags, grad_y, weight, grad);
+        },
+        grad_y, weight, grad);
+  });
 }
 
 }  // namespace lockstep

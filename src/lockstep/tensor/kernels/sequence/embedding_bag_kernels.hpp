@@ -1,0 +1,174 @@
+#pragma once
+// Kernels of embedding_bag for devices. Private to embedding_bag.cpp.
+#include <cstdint>
+
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/multiply_add.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
+#include <lockstep/tensor/kernels/sequence/row_links.hpp>
+
+namespace lockstep::detail {
+
+/// The bags as kernels see them.
+template <class T, class Space>
+struct BagViews {
+  using Integers = decltype(flat_view<Space, const std::int64_t>(Tensor()));
+  using Floats = decltype(flat_view<Space, const T>(Tensor()));
+
+  Integers index, offsets;
+  Floats per_sample;  ///< without elements if there are no weights
+  std::int64_t entries, bags, padding_idx;
+  bool is_mean, is_weighted;
+
+  explicit BagViews(const Bags& b)
+      : index(flat_view<Space, const std::int64_t>(b.index)),
+        offsets(flat_view<Space, const std::int64_t>(b.offsets)),
+        entries(b.index.numel()),
+        bags(b.offsets.numel()),
+        padding_idx(b.padding_idx),
+        is_mean(b.mode == BagMode::mean),
+        is_weighted(b.per_sample_weights.defined()) {
+    if (is_weighted) per_sample = flat_view<Space, const T>(b.per_sample_weights);
+  }
+
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t end(std::int64_t bag) const {
+    return bag + 1 < bags ? offsets(bag + 1) : entries;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION bool counts(std::int64_t entry) const {
+    return index(entry) != padding_idx;
+  }
+  /// The bag of an entry: the last one that begins at it or before.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t bag_of(std::int64_t entry) const {
+    std::int64_t low = 0, high = bags;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (offsets(middle) <= entry) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  /// The factor of each row in the sum of a bag, without the entries' own.
+  [[nodiscard]] KOKKOS_FUNCTION T share_of(std::int64_t bag) const {
+    if (!is_mean) return T{1};
+    std::int64_t size = 0;
+    for (std::int64_t entry = offsets(bag); entry < end(bag); ++entry) size += counts(entry);
+    return T{1} / static_cast<T>(size);
+  }
+  [[nodiscard]] KOKKOS_FUNCTION T factor(std::int64_t entry, T share) const {
+    return is_weighted ? per_sample(entry) : share;
+  }
+};
+
+// A thread writes one element of y.
+template <class T, class Space>
+void bag_sum_kernel(const Space& space, const Bags& bags, const Tensor& weight, const Tensor& y) {
+  const BagViews<T, Space> views(bags);
+  const std::int64_t width = weight.size(1);
+  const auto table = view<Space, const T, 2>(weight);
+  const auto out = view<Space, T, 2>(y);
+  for_each(
+      "lockstep::embedding_bag_sum", space, y.numel(), KOKKOS_LAMBDA(std::int64_t at) {
+        const std::int64_t bag = at / width, c = at % width;
+        const T share = views.share_of(bag);
+        T sum{0};
+        for (std::int64_t entry = views.offsets(bag); entry < views.end(bag); ++entry) {
+          if (!views.counts(entry)) continue;
+          sum = multiply_add(views.factor(entry, share), table(views.index(entry), c), sum);
+        }
+        out(bag, c) = sum;
+      });
+}
+
+// A thread writes one element of y.
+template <class T, class Space>
+void bag_max_kernel(const Space& space, const Bags& bags, const Tensor& weight, const Tensor& y,
+                    const Tensor& chosen) {
+  const BagViews<T, Space> views(bags);
+  const std::int64_t width = weight.size(1);
+  const auto table = view<Space, const T, 2>(weight);
+  const auto out = view<Space, T, 2>(y);
+  const auto rows = view<Space, std::int64_t, 2>(chosen);
+  for_each(
+      "lockstep::embedding_bag_max", space, y.numel(), KOKKOS_LAMBDA(std::int64_t at) {
+        const std::int64_t bag = at / width, c = at % width;
+        T best{0};
+        std::int64_t best_row = -1;
+        for (std::int64_t entry = views.offsets(bag); entry < views.end(bag); ++entry) {
+          if (!views.counts(entry)) continue;
+          const std::int64_t row = views.index(entry);
+          const T value = table(row, c);
+          if (best_row >= 0 && !(value > best)) continue;
+          best = value;
+          best_row = row;
+        }
+        out(bag, c) = best;
+        rows(bag, c) = best_row;
+      });
+}
+
+// The first entry of each row of the table adds up that row's gradient, entries in their order.
+// Of a maximum a bag counts once, by its first entry of the row.
+template <class T, class Space>
+void bag_backward_kernel(const Space& space, const Bags& bags, const Tensor& grad_y,
+                         const Tensor& chosen, const Tensor& grad_weight) {
+  const std::int64_t entries = bags.index.numel(), width = grad_weight.size(1);
+  const bool is_max = bags.mode == BagMode::max;
+  const Tensor links = Tensor::empty({2, entries}, DType::i64, bags.index.device());
+  const Tensor homes = Tensor::empty({entries}, DType::i64, bags.index.device());
+  const Tensor factors = Tensor::empty({entries}, grad_y.dtype(), bags.index.device());
+  link_kernel(space, bags.index, grad_weight.size(0), links);
+  const BagViews<T, Space> views(bags);
+  const auto home = flat_view<Space, std::int64_t>(homes);
+  const auto factor = flat_view<Space, T>(factors);
+  for_each(
+      "lockstep::embedding_bag_factors", space, views.bags, KOKKOS_LAMBDA(std::int64_t bag) {
+        const T share = views.share_of(bag);
+        for (std::int64_t entry = views.offsets(bag); entry < views.end(bag); ++entry) {
+          home(entry) = bag;
+          factor(entry) = views.factor(entry, share);
+        }
+      });
+  const auto link = view<Space, const std::int64_t, 2>(links);
+  const auto g = view<Space, const T, 2>(grad_y);
+  const auto table = view<Space, T, 2>(grad_weight);
+  const auto rows = view<Space, const std::int64_t, 2>(is_max ? chosen : links);
+  for_each(
+      "lockstep::embedding_bag_backward", space, entries * width, KOKKOS_LAMBDA(std::int64_t at) {
+        const std::int64_t first = at / width, c = at % width, row = views.index(first);
+        if (link(1, first) != 0 || !views.counts(first)) return;
+        T sum = table(row, c);
+        std::int64_t last_bag = -1;
+        for (std::int64_t entry = first; entry >= 0; entry = link(0, entry)) {
+          const std::int64_t bag = home(entry);
+          if (!is_max) {
+            sum = multiply_add(factor(entry), g(bag, c), sum);
+          } else if (bag != last_bag && rows(bag, c) == row) {
+            sum += g(bag, c);
+          }
+          last_bag = bag;
+        }
+        table(row, c) = sum;
+      });
+}
+
+template <class T, class Space>
+void bag_factors_kernel(const Space& space, const Bags& bags, const Tensor& grad_y,
+                        const Tensor& weight, const Tensor& grad) {
+  const BagViews<T, Space> views(bags);
+  const auto g = view<Space, const T, 2>(grad_y);
+  const auto table = view<Space, const T, 2>(weight);
+  const auto out = flat_view<Space, T>(grad);
+  for_each_row(
+      "lockstep::embedding_bag_backward_factors", space, views.entries, weight.size(1),
+      KOKKOS_LAMBDA(std::int64_t entry, const Lanes<Space>& lanes) {
+        if (!views.counts(entry)) return;
+        const std::int64_t bag = views.bag_of(entry), row = views.index(entry);
+        const T product = lanes.sum([&](std::int64_t c) { return g(bag, c) * table(row, c); });
+        lanes.once([&] { out(entry) += product; });
+      });
+}
+
+}  // namespace lockstep::detail
