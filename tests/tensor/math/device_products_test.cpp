@@ -639,7 +639,8 @@ TEST_P(MathOn, OperandsThatDoNotFitAreRefused) {
 TEST_P(MathOn, AGpuRefusesTasksOfTheHost) {
   const Tensor x = Tensor::zeros({2, 4}, DType::f32, device());
   const auto task = [&] {
-    host_task("test", [](const HostArray&) {}, x);
+    host_task(
+        "test", [](const HostArray&) {}, x);
   };
   if (!is_gpu()) return task();
   EXPECT_EQ(test::message_of<ShapeError>(task), "test has no kernel for a GPU, and got " +

@@ -8,8 +8,8 @@
 
 namespace lockstep::detail {
 
-/// One pass of `samples` of the problem's samples, as libraries take it: `problem` takes all windows
-/// of x. Throws ShapeError if a number is not below 2^31.
+/// One pass of `samples` of the problem's samples, as libraries take it: `problem` takes all
+/// windows of x. Throws ShapeError if a number is not below 2^31.
 [[nodiscard]] math::Convolution convolution_of(const Conv2dProblem& problem,
                                                math::ConvolutionPass pass, DType dtype,
                                                std::int64_t samples);
