@@ -59,7 +59,7 @@ void sample_categories(const Tensor& p, const RandomKey& key, const Tensor& y) {
           for (std::int64_t row = 0; row < rows; ++row) {
             const auto sample = static_cast<std::uint32_t>(key.first_sample + row);
             out[row] = sample_row(weights + row * categories, categories, row,
-                                  uniform_of(philox(0, sample, key.step, key.stream)));
+                                  uniform_of(philox(0, sample, key.step_now(), key.stream)));
           }
         },
         p, y);
