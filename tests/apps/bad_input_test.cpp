@@ -95,6 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"DeviceMemoryInWords",
                   {"--set", "run.device=\"sim\"", "--set", "run.device_memory=\"1 GB\""},
                   {"run.device_memory", "integer"}},
+        BadOption{
+            "GraphsInWords", {"--set", "run.graphs=\"yes\""}, {"run.graphs", "true or false"}},
         BadOption{"Tf32InWords", {"--set", "run.tf32=\"on\""}, {"run.tf32", "true or false"}},
         BadOption{"UnknownLayout",
                   {"--set", "run.layout=\"channels_last\""},

@@ -2,14 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 #include <lockstep/tensor/kernels/elementwise/dropout_run.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -205,6 +209,62 @@ TEST(DropoutScale, OfARunIsThatPartOfTheWholeRows) {
       }
     }
   }
+}
+
+/// Masks of two layers in six steps, of which the third is replays of a captured one from then on.
+std::vector<Mask> masks_on_device(bool captures, bool under_a_guard) {
+  constexpr Device device{DeviceType::sim, 0};
+  manual_seed(5);
+  Dropout a(0.5), b(0.25);
+  const Variable x(Tensor::full({8, 64}, 1.0, DType::f32, device));
+  Tensor y, z;
+  const auto step = [&] {
+    y = a(x).data();
+    z = b(Variable(y)).data();
+  };
+  DeviceGraph graph(device);
+  std::vector<Mask> masks;
+  for (std::uint32_t s = 0; s < 6; ++s) {
+    std::optional<RandomContextGuard> guard;
+    if (under_a_guard) guard.emplace(RandomContext{7, s, 3});
+    if (!captures) {
+      step();
+    } else if (s < 2) {
+      graph.warm_up(step);
+    } else {
+      if (s == 2) graph.capture(step);
+      graph.replay();
+    }
+    masks.push_back(y.to_vector<float>());
+    masks.push_back(z.to_vector<float>());
+  }
+  return masks;
+}
+
+TEST(DropoutInAGraph, DrawsInEachReplayWhatAPlainStepDraws) {
+  for (const bool under_a_guard : {false, true}) {
+    const auto plain = masks_on_device(false, under_a_guard);
+    EXPECT_EQ(std::set<Mask>(plain.begin(), plain.end()).size(), 12U);
+    EXPECT_EQ(masks_on_device(true, under_a_guard), plain) << under_a_guard;
+  }
+}
+
+TEST(DropoutInAGraph, RefusesAReplayWithoutTheGuardOfItsCapture) {
+  constexpr Device device{DeviceType::sim, 0};
+  Dropout layer(0.5);
+  const Variable x(Tensor::full({8, 64}, 1.0, DType::f32, device));
+  Tensor y;
+  DeviceGraph graph(device);
+  {
+    const RandomContextGuard guard(RandomContext{7, 0, 0});
+    const auto step = [&] { y = layer(x).data(); };
+    for (int i = 0; i < 2; ++i) graph.warm_up(step);
+    graph.capture(step);
+  }
+  const auto message = test::message_of<Error>([&] { graph.replay(); });
+  EXPECT_NE(message.find("RandomContextGuard"), std::string::npos) << message;
+  const RandomContextGuard other(RandomContext{8, 0, 0});
+  EXPECT_THROW(graph.replay(), Error);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include <lockstep/optim/radam.hpp>
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/sgd.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/stream.hpp>
@@ -219,6 +220,68 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerOnDevice,
                            return std::get<0>(info.param).name + "_" +
                                   std::string(name_of(std::get<1>(info.param).type));
                          });
+
+/// Two parameters and their optimizer's state after ten steps at changing rates, of which the fifth
+/// is skipped. From the third on, except the seventh, they are replays of a captured one, if
+/// `captures`.
+std::vector<double> stepped(Device device, DType dtype, const OptimizerOptions& options,
+                            bool captures) {
+  std::vector<nn::NamedParameter> parameters;
+  for (const std::int64_t n : {7, 33}) {
+    const Tensor data = Tensor::from(waves(n, 1), {n}).to(dtype).to(device);
+    parameters.push_back({"p" + std::to_string(n), Variable(data, true)});
+  }
+  const auto optimizer = optim::make_optimizer(options, parameters);
+  const Tensor factor = Tensor::full({1}, 0.5, DType::f64, device),
+               found_inf = Tensor::zeros({1}, DType::f32, device);
+  const auto step = [&] { optimizer->step({.gradient_factor = factor, .found_inf = found_inf}); };
+  DeviceGraph graph(device);
+  for (int s = 0; s < 10; ++s) {
+    for (const auto& p : parameters) {
+      p.variable.grad_buffer().copy_from(
+          Tensor::from(waves(p.variable.data().numel(), 2.0 + s), p.variable.shape())
+              .to(dtype)
+              .to(device));
+      p.variable.mark_grad_present();
+    }
+    factor.fill(0.5 + 0.01 * s);
+    found_inf.fill(s == 4 ? 1.0 : 0.0);
+    optimizer->set_lr(optimizer->initial_lr() * (1.0 - 0.05 * s));
+    if (s == 2 && captures) graph.capture(step);
+    if (!captures || s == 6) {
+      step();
+    } else if (s < 2) {
+      graph.warm_up(step);
+    } else {
+      graph.replay();
+    }
+  }
+  std::vector<double> all;
+  const auto add = [&](const Tensor& t) {
+    for (const double number : t.to(DType::f64).to_vector<double>()) all.push_back(number);
+  };
+  for (const auto& p : parameters) add(p.variable.data());
+  for (const auto& entry : optimizer->state_dict()) {
+    add(entry.tensor);
+    EXPECT_TRUE(!entry.name.ends_with("/step") || entry.tensor.item() == 9.0) << entry.name;
+  }
+  return all;
+}
+
+TEST_P(OptimizerOnDevice, ACapturedStepHasTheBitsOfPlainOnes) {
+  const auto& [one, device] = GetParam();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto captured = [&, &one = one, device = device] {
+      return stepped(device, dtype, one.options, true);
+    };
+    if (one.name == "lars" || one.name == "lamb") {
+      const auto message = test::message_of<Error>([&] { static_cast<void>(captured()); });
+      EXPECT_NE(message.find("cannot be captured"), std::string::npos) << message;
+    } else {
+      EXPECT_EQ(captured(), stepped(device, dtype, one.options, false));
+    }
+  }
+}
 
 TEST_P(EveryOptimizer, ContinuesFromAValueWrittenIntoA16BitParameter) {
   for (const DType dtype : {DType::bf16, DType::f16}) {

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include <data/hdf5_files.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/comm/threads_group.hpp>
@@ -274,6 +277,108 @@ INSTANTIATE_TEST_SUITE_P(Trainer, OnDevice, testing::ValuesIn(cases_on_devices()
                                   std::string(name_of(info.param.second));
                          });
 
+/// What the log says of run.graphs while it lives.
+class GraphLog {
+ public:
+  GraphLog() {
+    set_log_sink([this](LogLevel, std::string_view message) {
+      const std::lock_guard lock(mutex_);
+      if (message.starts_with("run.graphs: ")) said_.emplace_back(message);
+    });
+  }
+  ~GraphLog() { set_log_sink({}); }
+  GraphLog(const GraphLog&) = delete;
+  GraphLog& operator=(const GraphLog&) = delete;
+
+  [[nodiscard]] std::vector<std::string> said() {
+    const std::lock_guard lock(mutex_);
+    return said_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> said_;
+};
+
+/// The case with steps before, in and after the capture, and smaller batches between them.
+Case with_graphs(Case one, bool graphs) {
+  const bool is_small = std::ranges::find(one.overrides, four_images) != one.overrides.end();
+  one.overrides.emplace_back(is_small ? "train.epochs=6" : "train.epochs=3");
+  if (!is_small && one.data == Kind::images) one.overrides.emplace_back("train.batch_size=16");
+  if (graphs) one.overrides.emplace_back("run.graphs=true");
+  return one;
+}
+
+class GraphOnDevice : public testing::TestWithParam<Case> {};
+
+TEST_P(GraphOnDevice, ReplaysStepsWithTheBitsOfPlainOnes) {
+  const auto plain = train(with_graphs(GetParam(), false), DeviceType::sim);
+  for (const std::uint64_t seed : {3, 8}) {
+    SimulatedRuntime::instance().set_seed(seed);
+    GraphLog log;
+    const auto replayed = train(with_graphs(GetParam(), true), DeviceType::sim);
+    expect_same(plain[0], replayed[0]);
+    const auto said = log.said();
+    ASSERT_EQ(said.size(), 1U);
+    EXPECT_NE(said[0].find("is captured, and replayed from now on"), std::string::npos) << said[0];
+  }
+  CachingAllocator::of(device).flush();
+}
+
+std::vector<Case> cases_of_one_rank() {
+  std::vector<Case> all;
+  std::ranges::copy_if(cases, std::back_inserter(all), [](const Case& one) {
+    return one.ranks == 1 && std::string_view(one.name) != "mlp_invariant";
+  });
+  all.push_back(
+      {"mlp_radam", {R"(optimizer.kind="radam")", R"(schedule={kind="one_cycle", unit="step"})"}});
+  all.push_back({"mlp_adamw_schedule", {R"(optimizer.kind="adamw")", R"(schedule.kind="cosine")"}});
+  all.push_back(
+      {"mlp_groups", {R"(optimizer.group_pattern=["*.bias"])", "optimizer.group_lr_factor=[2.0]"}});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Trainer, GraphOnDevice, testing::ValuesIn(cases_of_one_rank()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+struct PlainCase {
+  Case one;
+  const char* reason;
+};
+void PrintTo(const PlainCase& plain, std::ostream* out) { *out << plain.one.name; }
+
+class NoGraphOnDevice : public testing::TestWithParam<PlainCase> {};
+
+TEST_P(NoGraphOnDevice, RunsPlainStepsAndTheLogSaysWhyOnce) {
+  const auto& [one, reason] = GetParam();
+  const auto plain = train(with_graphs(one, false), DeviceType::sim);
+  GraphLog log;
+  const auto tried = train(with_graphs(one, true), DeviceType::sim);
+  for (std::size_t rank = 0; rank < plain.size(); ++rank) expect_same(plain[rank], tried[rank]);
+  ASSERT_EQ(log.said().size(), 1U);
+  EXPECT_NE(log.said()[0].find(reason), std::string::npos) << log.said()[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Trainer, NoGraphOnDevice,
+    testing::Values(PlainCase{{"lars", {R"(optimizer.kind="lars")"}}, "optimizer.kind = \"lars\""},
+                    PlainCase{{"two_ranks", {}, Kind::images, 2}, "2 ranks exchange gradients"},
+                    PlainCase{{"zero", {"train.zero=1", R"(optimizer.kind="adamw")"}},
+                              "train.zero"},
+                    // Found out in the attempt.
+                    PlainCase{{"invariant", {R"(train.reduction="invariant")", "train.shards=4"}},
+                              "goes through the host cannot be captured"},
+                    PlainCase{{"compressed", {R"(ddp.comm_hook="bf16_compress")"}},
+                              "goes through the host cannot be captured"}),
+    [](const auto& info) { return std::string(info.param.one.name); });
+
+TEST(Trainer, SaysThatTheHostHasNoGraphs) {
+  GraphLog log;
+  static_cast<void>(train(with_graphs({"mlp", {}}, true), DeviceType::host));
+  EXPECT_EQ(log.said(), std::vector<std::string>{
+                            "run.graphs: steps run without a graph, as the host has no graphs"});
+}
+
 // The scale is halved until gradients are finite: in the beginning some steps are skipped.
 TEST(Trainer, LeavesTheSameStepsOutOnADevice) {
   const Case overflows{"mlp",
@@ -283,6 +388,9 @@ TEST(Trainer, LeavesTheSameStepsOutOnADevice) {
   EXPECT_GT(host.updates, 0);
   EXPECT_LT(host.updates, 12);
   expect_same(host, train(overflows, DeviceType::sim)[0]);
+  Case replayed = overflows;
+  replayed.overrides.emplace_back("run.graphs=true");
+  expect_same(host, train(replayed, DeviceType::sim)[0]);
 }
 
 /// The losses that the parts of a training get.
@@ -394,7 +502,9 @@ TEST_P(StepOnDevice, IsGivenToTheDeviceWithoutWaitingForIt) {
 INSTANTIATE_TEST_SUITE_P(
     Trainer, StepOnDevice,
     testing::Values(
-        Case{"plain", {}}, Case{"clip_norm", {"optimizer.clip_norm=0.1"}},
+        Case{"plain", {}}, Case{"graphs", {"run.graphs=true"}},
+        Case{"graphs_fp16", {"run.graphs=true", R"(train.precision="fp16")"}},
+        Case{"clip_norm", {"optimizer.clip_norm=0.1"}},
         Case{"clip_value", {"optimizer.clip_value=0.1"}},
         Case{"fp16", {R"(train.precision="fp16")"}},
         Case{"fp16_adamw_clipped",
@@ -434,6 +544,21 @@ TEST(Trainer, TracesADevicesPhasesWhenItWorkedOnThem) {
     }
   }
   EXPECT_GT(of_device.at(4).at("backward").start_ns, of_host[3].end_ns);
+}
+
+TEST(Trainer, TracesAReplayAsOnePhase) {
+  const TraceSession session(10000);
+  EXPECT_EQ(run(device, std::make_shared<Listener>(), {"run.graphs=true"}).steps, 6);
+  std::map<std::int64_t, std::vector<std::string>> phases;
+  for (const TraceTrack& track : session.tracks()) {
+    for (const TraceEvent& event : track.events) {
+      if (std::string_view(event.category) == device_category)
+        phases[event.number].emplace_back(event.name);
+    }
+  }
+  EXPECT_EQ(phases[3].size(), 3U);
+  for (const std::int64_t step : {5, 6})
+    EXPECT_EQ(phases[step], std::vector<std::string>{"graph"}) << "step " << step;
 }
 
 TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {

@@ -12,6 +12,7 @@
 #include <lockstep/base/pool.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -51,6 +52,14 @@ std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
 thread_local RandomSequence sequence{.thread = not_numbered};
 thread_local RandomContextGuard* current_guard = nullptr;
 thread_local RandomTape *recorded_tape = nullptr, *played_tape = nullptr;
+
+/// Of draws without a guard.
+std::uint64_t seed_of_thread() {
+  RandomSequence& state = sequence;
+  if (state.thread == not_numbered) state.thread = unseeded_threads.fetch_add(1);
+  // As if seeded with -1, -2, ..., which no program is likely to use.
+  return varied(state.seed - state.thread, rank_identity());
+}
 
 }  // namespace
 
@@ -124,13 +133,43 @@ void RandomStream::agree_on(const RandomKey& key) noexcept {
   agreed_draws_ = std::uint32_t{1} << 31U;
 }
 
+/// A draw that each replay of the graph repeats with a step of its own, which the host determines
+/// as it does for a plain draw. A capture draws nothing: it only takes the key's other parts.
+RandomKey RandomStream::capture_draw(DeviceGraph& graph) {
+  const DeviceGraph::Numbers numbers = graph.numbers(sizeof(std::uint32_t));
+  const auto write = [to = static_cast<std::uint32_t*>(numbers.host)](std::uint32_t step) {
+    *to = step;
+  };
+  RandomKey key;
+  if (current_guard) {
+    const RandomContext& context = current_guard->context_;
+    key = {varied(context.seed, current_guard->calls_of(number_)), layer_, context.step,
+           context.first_sample};
+    graph.before_replay([write, seed = context.seed] {
+      if (!current_guard || current_guard->context_.seed != seed) {
+        throw Error(
+            "a graph that was captured under a RandomContextGuard is replayed under one of the "
+            "same seed, which knows the step");
+      }
+      write(current_guard->context_.step);
+    });
+  } else if (agreed_seed_) {
+    key = {*agreed_seed_, layer_, agreed_draws_, 0};
+    graph.before_replay([this, write] { write(agreed_draws_++); });
+  } else {
+    key = {seed_of_thread(), layer_, sequence.next_draw, 0};
+    graph.before_replay([write] { write(sequence.next_draw++); });
+  }
+  key.step_memory = static_cast<const std::uint32_t*>(numbers.device);
+  return key;
+}
+
 RandomKey RandomStream::draw() {
+  if (DeviceGraph* const graph = DeviceGraph::capturing()) return capture_draw(*graph);
   if (!current_guard && agreed_seed_) return {*agreed_seed_, layer_, agreed_draws_++, 0};
   if (!current_guard) {
-    RandomSequence& state = sequence;
-    if (state.thread == not_numbered) state.thread = unseeded_threads.fetch_add(1);
-    // As if seeded with -1, -2, ..., which no program is likely to use.
-    return {varied(state.seed - state.thread, rank_identity()), layer_, state.next_draw++, 0};
+    const std::uint64_t seed = seed_of_thread();
+    return {seed, layer_, sequence.next_draw++, 0};
   }
   const RandomContext& context = current_guard->context_;
   return {varied(context.seed, current_guard->calls_of(number_)), layer_, context.step,

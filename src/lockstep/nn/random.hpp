@@ -6,6 +6,10 @@
 
 #include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
+namespace lockstep {
+class DeviceGraph;
+}
+
 namespace lockstep::nn {
 
 /// Starts the random sequence from which this thread initialises parameters, numbers its dropout
@@ -26,6 +30,9 @@ struct RandomContext {
 /// step is computed (train::Trainer makes one in each step). A layer that is called again under the
 /// same guard draws new numbers, independent of other threads' calls; under the next guard with an
 /// equal context all draws repeat.
+/// Draws in a DeviceGraph's capture take the step of each replay: of the guard around replay(), of
+/// the captured guard's seed; without a guard, the next draws of the thread. The streams must live
+/// as long as the graph.
 /// Without a guard, every draw on a thread differs: a function of manual_seed, the rank
 /// (base/rank.hpp) and the number of earlier draws; without manual_seed, also of the number of such
 /// threads that drew before this one.
@@ -103,6 +110,7 @@ class RandomStream {
 
  private:
   [[nodiscard]] RandomKey draw();
+  [[nodiscard]] RandomKey capture_draw(DeviceGraph& graph);
 
   std::uint32_t layer_;
   std::uint64_t number_;                      // tells streams apart, on all threads

@@ -121,6 +121,8 @@ void GradScaler::update() {
   checked_.clear();
 }
 
+void GradScaler::forget() noexcept { checked_.clear(); }
+
 StateDict GradScaler::state_dict() const {
   StateDict state;
   state.insert("scale", scale_);

@@ -62,6 +62,8 @@ class GradScaler {
   /// Once after the steps of all optimizers of an iteration: the next iteration's scale, a normal
   /// number of single precision.
   void update();
+  /// Instead of update(), after a step that failed: its gradients count as scaled.
+  void forget() noexcept;
 
   /// "scale", f32, and "growth_tracker", i64, the good steps since the last change: the scaler's
   /// own memory.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -13,6 +14,8 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/optim/captured_rule.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/optim/master.hpp>
 
@@ -125,18 +128,25 @@ void Optimizer::make_state() {
 
 // Neighbours are searched for once: for 1,000 parameters the search takes longer than the update.
 void Optimizer::step(double gradient_factor) {
+  if (DeviceGraph* const graph = capturing_graph())
+    return capture(*graph, gradient_factor, nullptr);
   settle();
   update_all(gradient_factor, nullptr);
 }
 
 void Optimizer::step(const StepTensors& tensors) {
   const auto& [gradient_factor, found_inf] = tensors;
+  if (DeviceGraph* const graph = capturing_graph()) return capture(*graph, 1.0, &tensors);
   if (device() == Device{} || !setup_.reads_step_tensors) {
     if (found_inf.defined() && found_inf.item() != 0.0) return;
     return step(gradient_factor.defined() ? gradient_factor.item() : 1.0);
   }
   settle();
   update_all(1.0, &tensors);
+  note_outcome(found_inf);
+}
+
+void Optimizer::note_outcome(const Tensor& found_inf) {
   if (!found_inf.defined() || steps_.empty()) return;
   if (unsettled_) {
     unsettled_->found_inf.copy_from(found_inf, true);
@@ -171,16 +181,66 @@ void Optimizer::update_all(double gradient_factor, const StepTensors* tensors) {
       const Seen& seen = seen_[begin];
       if (seen.has_gradient && seen.step) run.step = ++*seen.step;
     }
-    if (!masters_[run.first].defined()) {
-      update(run);
-      continue;
-    }
-    const Variable& parameter = parameters_[run.first].variable;
-    follow_parameter(parameter.data(), run.parameter);
-    convert(parameter.grad(), run.gradient);
-    update(run);
-    convert(run.parameter, parameter.data());
+    update_with_master(run);
   }
+}
+
+void Optimizer::update_with_master(const Run& run) {
+  if (!masters_[run.first].defined()) return update(run);
+  const Variable& parameter = parameters_[run.first].variable;
+  follow_parameter(parameter.data(), run.parameter);
+  convert(parameter.grad(), run.gradient);
+  update(run);
+  convert(run.parameter, parameter.data());
+}
+
+DeviceGraph* Optimizer::capturing_graph() const {
+  DeviceGraph* const graph = DeviceGraph::capturing();
+  return graph && graph->device() == device() ? graph : nullptr;
+}
+
+void Optimizer::capture(DeviceGraph& graph, double gradient_factor, const StepTensors* tensors) {
+  if (!setup_.capturable) {
+    throw Error(
+        "this optimizer cannot be captured into a graph, as it is not one of the library's that "
+        "update element by element (SGD, AdamW and others): call step() after the replay");
+  }
+  struct Captured {
+    Run run;
+    CapturedRule rule;
+    std::vector<std::int64_t*> counts;  // of its parameters
+  };
+  if (!plan_holds()) make_plan();
+  const auto all = std::make_shared<std::deque<Captured>>();
+  std::size_t begin = 0;
+  for (const auto& [planned, end] : plan_) {
+    auto& [run, rule, counts] = all->emplace_back(Captured{planned, CapturedRule(graph), {}});
+    for (; begin < end; ++begin) {
+      const Seen& seen = seen_[begin];
+      if (seen.has_gradient && seen.step) counts.push_back(seen.step);
+    }
+    run.lr = groups_[run.group].lr;
+    run.weight_decay = groups_[run.group].weight_decay;
+    run.gradient_factor = gradient_factor;
+    run.tensors = tensors;
+    run.captured = &rule;
+    run.step = counts.empty() ? 0 : *counts.front() + 1;
+    update_with_master(run);
+    run.tensors = nullptr;
+    if (rule.is_kept()) continue;
+    throw Error("an optimizer with Setup::capturable must update by update_elements()");
+  }
+  graph.before_replay([this, all] {
+    settle();
+    for (auto& [run, rule, counts] : *all) {
+      run.lr = groups_[run.group].lr;
+      run.weight_decay = groups_[run.group].weight_decay;
+      for (std::int64_t* const count : counts) run.step = ++*count;
+      update(run);
+    }
+  });
+  if (tensors && tensors->found_inf.defined())
+    graph.after_replay([this, found_inf = tensors->found_inf] { note_outcome(found_inf); });
 }
 
 bool Optimizer::plan_holds() const noexcept {

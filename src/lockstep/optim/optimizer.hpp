@@ -11,7 +11,13 @@
 #include <lockstep/tensor/state_dict.hpp>
 #include <lockstep/tensor/stream.hpp>
 
+namespace lockstep {
+class DeviceGraph;
+}
+
 namespace lockstep::optim {
+
+class CapturedRule;
 
 /// Moves parameters along their gradients. The parameters are the model's own: copies of a Variable
 /// share value and gradient. A parameter without a gradient since the last zero_grad() is skipped,
@@ -37,8 +43,9 @@ class Optimizer {
     /// If not null: holds gradient_factor, and whether the step is skipped. Only for an optimizer
     /// that reads them (Setup::reads_step_tensors).
     const StepTensors* tensors = nullptr;
-    std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
-    std::size_t first = 0;  ///< index of the first parameter in parameters()
+    CapturedRule* captured = nullptr;  ///< not null: of a captured step (is_capturable())
+    std::int64_t step = 0;             ///< this update's number, from 1; 0 without state
+    std::size_t first = 0;             ///< index of the first parameter in parameters()
     std::size_t group = 0;  ///< index of the parameters' group; the number of groups for none
   };
 
@@ -52,6 +59,11 @@ class Optimizer {
   void step(double gradient_factor = 1.0);
   /// The same by numbers on the device. Whether the step was left out the host reads at the next
   /// one, or for state_dict(). A user-defined optimizer that does not read them (Setup) waits.
+  ///
+  /// While a DeviceGraph is captured, either step() records the update and neither runs nor counts
+  /// it. Each replay counts one, and takes the learning rate and other options of that time;
+  /// gradient_factor as a number stays that of the capture. The optimizer must then outlive the
+  /// graph. Throws Error unless is_capturable().
   void step(const StepTensors& tensors);
 
   /// Forgets the gradients; their memory is overwritten by the next backward.
@@ -80,6 +92,8 @@ class Optimizer {
   /// Whether an element's update depends on that element alone, so that a part of a parameter is
   /// updated as the whole: false for LARS and LAMB, whose trust ratios are norms of parameters.
   [[nodiscard]] bool is_elementwise() const noexcept { return setup_.elementwise; }
+  /// Whether a DeviceGraph can capture step(): true for the library's elementwise ones.
+  [[nodiscard]] bool is_capturable() const noexcept { return setup_.capturable; }
 
   /// The state by `<parameter name>/<slot>`, e.g. "conv1.weight/momentum_buffer"; `<parameter
   /// name>/step`, an i64 scalar on the host, the parameter's number of updates; and `<parameter
@@ -112,6 +126,7 @@ class Optimizer {
     bool elementwise = true;         ///< false: the formula needs to see each parameter on its own
     /// update() reads Run::tensors if they are given, and changes nothing if the step is skipped
     bool reads_step_tensors = false;
+    bool capturable = false;  ///< update() works by Run::captured where that is given
   };
 
   /// Throws InputError for groups or numbers out of range. Throws Error without parameters, or for
@@ -157,6 +172,12 @@ class Optimizer {
   void make_state();
   [[nodiscard]] Device device() const { return parameters_.front().variable.data().device(); }
   void update_all(double gradient_factor, const StepTensors* tensors);
+  void update_with_master(const Run& run);
+  /// The graph that this thread captures on the parameters' device, or null.
+  [[nodiscard]] DeviceGraph* capturing_graph() const;
+  void capture(DeviceGraph& graph, double gradient_factor, const StepTensors* tensors);
+  /// Lets settle() know later whether the newest step was left out.
+  void note_outcome(const Tensor& found_inf);
   /// Takes back the counts of the step before, if the device has left it out.
   void settle() const;
   /// True if every parameter has its old address, still has a gradient if it had one, and, within a

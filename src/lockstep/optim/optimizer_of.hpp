@@ -80,7 +80,8 @@ class OptimizerOf : public Optimizer {
   static Setup setup_of(const Form& form, const GroupedOptions<Options>& options) {
     Setup setup{.lr = options.usual().lr,
                 .elementwise = form.elementwise,
-                .reads_step_tensors = form.reads_step_tensors};
+                .reads_step_tensors = form.reads_step_tensors,
+                .capturable = form.elementwise && form.reads_step_tensors};
     if constexpr (requires { options.usual().weight_decay; })
       setup.weight_decay = options.usual().weight_decay;
     for (const Slot& slot : form.slots) {

@@ -18,15 +18,18 @@ double rectification(const Run& run, double beta2) {
          std::sqrt((r - 4.0) * (r - 2.0) * most / ((most - 4.0) * (most - 2.0) * r));
 }
 
-template <class T, bool rectified>
+template <class T>
 struct RAdamRule : WithDecay<T> {
   using WithDecay<T>::decay;
 
+  /// `factor`: rectification().
   RAdamRule(const Run& run, const RAdamOptions& options, double factor)
       : WithDecay<T>{Decay<T>(run, options.decoupled_weight_decay)},
         moments(options.betas),
         eps(rounded<T>(options.eps)),
-        step_size(rounded<T>(run.lr * factor / bias_correction(options.betas[0], run))) {}
+        step_size(rounded<T>(run.lr * (factor > 0.0 ? factor : 1.0) /
+                             bias_correction(options.betas[0], run))),
+        rectified(factor > 0.0) {}
 
   KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& square) const {
     moments.add(decay.gradient(p, g), mean, square);
@@ -36,6 +39,7 @@ struct RAdamRule : WithDecay<T> {
 
   Moments<T> moments;
   T eps, step_size;
+  bool rectified;  ///< not in the first steps
 };
 
 }  // namespace
@@ -53,14 +57,9 @@ RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& opt
 
 void RAdam::update(const Run& run) {
   const RAdamOptions& options = options_of(run);
-  constexpr const char* label = "lockstep::radam";
-  if (const double factor = rectification(run, options.betas[1]); factor > 0.0) {
-    update_elements<2>(label, run,
-                       [&]<class T>() { return RAdamRule<T, true>(run, options, factor); });
-  } else {
-    update_elements<2>(label, run,
-                       [&]<class T>() { return RAdamRule<T, false>(run, options, 1.0); });
-  }
+  const double factor = rectification(run, options.betas[1]);
+  update_elements<2>("lockstep::radam", run,
+                     [&]<class T>() { return RAdamRule<T>(run, options, factor); });
 }
 
 }  // namespace lockstep::optim

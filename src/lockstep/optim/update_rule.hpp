@@ -3,10 +3,13 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/betas.hpp>
+#include <lockstep/optim/captured_rule.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
@@ -78,18 +81,19 @@ void for_each_prepared(const char* label, const Space& space, std::int64_t n,
   }
 }
 
-/// A rule whose gradient factor is known only where the kernel runs.
+/// A rule whose gradient factor is known only where the kernel runs; in a captured step all of it.
 template <class Space, class Rule>
 struct PreparedRule {
   [[nodiscard]] KOKKOS_FUNCTION bool has_work() const { return !late.leaves_step_out(); }
   [[nodiscard]] KOKKOS_FUNCTION Rule operator()() const {
-    Rule now = rule;
+    Rule now = captured ? *captured : rule;
     now.set_gradient_factor(late.gradient_factor());
     return now;
   }
 
   Rule rule;
   LateNumbers<Space> late;
+  const Rule* captured = nullptr;  ///< CapturedRule::memory()
 };
 
 template <class T, class Space, class Rule, std::size_t... k>
@@ -98,7 +102,9 @@ void update_kernel(const char* label, const Space& space, const Run& run,
                    std::index_sequence<k...>) {
   const auto p = flat_view<Space, T>(run.parameter);
   const auto g = flat_view<Space, const T>(run.gradient);
-  const PreparedRule<Space, Rule> prepare{rule, LateNumbers<Space>(run)};
+  const void* const captured = run.captured ? run.captured->memory() : nullptr;
+  const PreparedRule<Space, Rule> prepare{rule, LateNumbers<Space>(run),
+                                          static_cast<const Rule*>(captured)};
   if constexpr (sizeof...(k) == 0) {
     for_each_prepared(
         label, space, run.parameter.numel(), prepare,
@@ -115,10 +121,16 @@ void update_kernel(const char* label, const Space& space, const Run& run,
   }
 }
 
+template <class Rule>
+[[nodiscard]] bool keep_captured(CapturedRule& captured, const Rule& rule) {
+  static_assert(std::is_trivially_copyable_v<Rule>, "a graph copies it to the device");
+  return captured.keep(&rule, sizeof(Rule), typeid(Rule));
+}
+
 /// parameter = rule(parameter, gradient, slots...), element by element, by the rule make.template
 /// operator()<T>() of the parameter's dtype, f32 or f64. The rule takes the slots by reference and
 /// updates them. It is a WithDecay. `label`: "lockstep::" and the optimizer's name. Changes nothing
-/// if the step is skipped (LateNumbers).
+/// if the step is skipped (LateNumbers). In a replay of a captured step it only keeps the rule.
 template <std::size_t n, class Make>
 void update_elements(const char* label, const Run& run, const std::array<const Tensor*, n>& slots,
                      const Make& make) {
@@ -127,8 +139,9 @@ void update_elements(const char* label, const Run& run, const std::array<const T
   for (const Tensor* slot : slots) expect_like(operation, "state", run, *slot);
   dispatch(current_stream(run.parameter.device()), [&](const auto& space) {
     dispatch_floating(run.parameter.dtype(), operation, [&]<class T>() {
-      update_kernel<T>(label, space, run, slots, make.template operator()<T>(),
-                       std::make_index_sequence<n>());
+      const auto rule = make.template operator()<T>();
+      if (run.captured && keep_captured(*run.captured, rule)) return;
+      update_kernel<T>(label, space, run, slots, rule, std::make_index_sequence<n>());
     });
   });
 }

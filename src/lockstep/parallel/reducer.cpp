@@ -136,6 +136,10 @@ void Reducer::read_notes(std::size_t index) {
 void Reducer::exchange_answers() {
   const Device device = device_of(buckets_);
   if (device == Device{} || !hook_->sums_over_all()) return;
+  if (group_->size() == 1) {
+    any_said_yes_ = question_ && question_();
+    return;
+  }
   if (answers_.defined()) {
     answers_arrived_.synchronize();
     any_said_yes_ = answers_.item() != 0.0;

@@ -42,8 +42,8 @@ class Reducer {
   /// carries the ranks' answers. It allocates nothing and must not communicate.
   void ask_along(std::function<bool()> question) { question_ = std::move(question); }
   /// Whether any rank answered yes at the last finish(): the same on all. False if gradients were
-  /// not summed over all ranks (CommHook::sums_over_all). For gradients on a device this refers to
-  /// the finish() before: the host does not wait for the last one.
+  /// not summed over all ranks (CommHook::sums_over_all). For gradients of several ranks on
+  /// devices this refers to the finish() before: the host does not wait for the last one.
   [[nodiscard]] bool any_said_yes() const noexcept { return any_said_yes_; }
 
   /// Drops the gradients; their memory stays in the buckets.

@@ -3,9 +3,12 @@
 #include <array>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
+#include <lockstep/tensor/runtime/own_stream.hpp>
 
 namespace lockstep {
 namespace {
@@ -15,10 +18,11 @@ struct StreamsOfDevice {
   RuntimeStream* first = nullptr;
   std::array<RuntimeStream*, Stream::streams_in_pool> pool{};
   std::size_t next = 0;
+  std::vector<Stream> unowned;  // of owners that are gone
 };
 
 struct AllStreams {
-  std::mutex mutex;
+  std::recursive_mutex mutex;
   std::array<StreamsOfDevice, device_slots> of_devices;
 
   static AllStreams& instance() {
@@ -49,6 +53,35 @@ Stream Stream::from_pool(Device device) {
   if (!next) next = runtime_of(device.type).make_stream(device.index);
   stream.queue_ = next;
   return stream;
+}
+
+OwnStream::OwnStream(Device device) {
+  auto& all = AllStreams::instance();
+  const std::lock_guard lock(all.mutex);
+  auto& streams = all.of_devices[slot_of(device)];
+  if (!streams.unowned.empty()) {
+    stream_ = streams.unowned.back();
+    streams.unowned.pop_back();
+    return;
+  }
+  // from_pool() makes a stream for an empty place.
+  RuntimeStream*& place = streams.pool[streams.next % streams.pool.size()];
+  RuntimeStream* const shared = std::exchange(place, nullptr);
+  try {
+    stream_ = Stream::from_pool(device);
+  } catch (...) {
+    place = shared;
+    throw;
+  }
+  place = shared;
+  --streams.next;
+}
+
+OwnStream::~OwnStream() {
+  auto& all = AllStreams::instance();
+  const std::lock_guard lock(all.mutex);
+  auto& streams = all.of_devices[slot_of(stream_.device())];
+  streams.unowned.push_back(stream_);
 }
 
 void Stream::synchronize() const {

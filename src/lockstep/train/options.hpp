@@ -22,6 +22,7 @@ struct RunOptions {
   std::int64_t device_memory = 0;     ///< limit of a rank's device memory in bytes; 0: all
   bool device_sharing = false;        ///< several ranks may compute on one device
   bool tf32 = false;                  ///< allow_tf32 (tensor/tf32.hpp)
+  bool graphs = false;                ///< steps of a device are captured and replayed (StepGraph)
   ImageLayout layout = ImageLayout::automatic;
 };
 void declare(DeckTable& table, RunOptions& options);

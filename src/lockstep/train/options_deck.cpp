@@ -37,6 +37,10 @@ void declare(DeckTable& table, RunOptions& options) {
   table.key("tf32", options.tf32,
             {.doc = "GPUs only: TF32 units multiply f32 matrices and images, which rounds operands "
                     "to 10 bits of a fraction"});
+  table.key(
+      "graphs", options.graphs,
+      {.doc = "devices only: a step is captured once and replayed (CUDA graphs), with the same "
+              "bits; where it cannot be, the log says why"});
   table.choice("layout", options.layout,
                {{"auto", ImageLayout::automatic}, {"plain", ImageLayout::plain}},
                "layout of images between layers: the fastest, or \"plain\": row-major, with the "

@@ -35,6 +35,15 @@ void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
 }
 
 UpdateFigures ParameterUpdate::operator()(const Training& training) {
+  try {
+    return update(training);
+  } catch (...) {
+    if (scaler_) scaler_->forget();  // the step may be run again
+    throw;
+  }
+}
+
+UpdateFigures ParameterUpdate::update(const Training& training) {
   Strategy& strategy = training.strategy;
   optim::Optimizer& optimizer = strategy.optimizer();
   if (scaler_) {

@@ -32,6 +32,8 @@ class ParameterUpdate final : public TrainingPart {
   void restore(const Training& training, PartState& state) override;
 
  private:
+  UpdateFigures update(const Training& training);
+
   std::optional<optim::GradScaler> scaler_;  ///< with fp16 only
 };
 

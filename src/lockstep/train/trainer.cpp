@@ -27,6 +27,7 @@
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_states.hpp>
 #include <lockstep/train/run/stop_agreement.hpp>
+#include <lockstep/train/step_graph.hpp>
 #include <lockstep/train/strategy/pipeline_strategy.hpp>
 #include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/batch_norm_check.hpp>
@@ -168,6 +169,8 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
       figures_(plan.device),
+      graph_(
+          std::make_unique<StepGraph>(*plan_, *task.data().train, ranks_.all->size(), *strategy_)),
       training_{ranks_.all,
                 ranks_.data,
                 task_,

@@ -41,6 +41,8 @@ class RunFolder;
 struct RunPlan;
 class RunReport;
 class RunStates;
+class StepGraph;
+struct StepWork;
 class StopAgreement;
 class Strategy;
 class Task;
@@ -118,8 +120,15 @@ class Trainer {
   StepResult take_step(bool reads_loss);
   /// Adds figures to `step` and epoch_loss_, for all steps except the newest `left`.
   void read_figures(StepResult& step, std::int64_t left);
-  /// Gradients of a shard of this rank, in train.accumulate parts; adds loss and times to `step`.
-  void backward(const Share& part, const Batch& samples, StepResult& step);
+  /// Gradients of a shard of this rank, in train.accumulate parts; adds losses to `work`, times to
+  /// `step`.
+  void backward(const Share& part, const Batch& samples, StepWork& work, StepResult& step);
+  /// Gradients of all shards, and the update of the parameters.
+  void compute(std::int64_t number, const Batch& batch, StepWork& work, StepResult& step);
+  /// The same by a graph.
+  const StepWork& replay(const Batch& batch, StepResult& step);
+  /// Those of a step that is traced phase by phase: not of one that is captured.
+  [[nodiscard]] DeviceSpans* spans_of_phases();
   /// Reason to end before its last step; none if it did not.
   StopReason train_epoch(RunReport& report, RunStates& states);
   void finish_epoch(RunReport& report);
@@ -158,6 +167,7 @@ class Trainer {
   std::size_t callers_parts_;  ///< number of the caller's parts
   TrainState state_;
   StepFigures figures_;
+  std::unique_ptr<StepGraph> graph_;
   StepResult unseen_;      ///< holds figures read between two steps
   double epoch_loss_ = 0;  ///< this rank's summed loss of the unfinished epoch
   Training training_;

@@ -11,15 +11,17 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/step_graph.hpp>
 #include <lockstep/train/strategy/strategy.hpp>
 #include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
-void Trainer::backward(const Share& part, const Batch& samples, StepResult& step) {
+void Trainer::backward(const Share& part, const Batch& samples, StepWork& work, StepResult& step) {
   const bool all_go_forward = strategy_->all_go_forward();
   const Tensor loss_scale = update_->loss_scale();
   // Slices of one sequence draw other numbers.
@@ -39,10 +41,44 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
                                         .weight = weight,
                                         .loss_scale = loss_scale,
                                         .is_last = is_last,
-                                        .spans = figures_.spans(),
+                                        .spans = spans_of_phases(),
                                         .times = step.times});
-    if (mean.defined()) figures_.add(mean, rows.size());
+    if (mean.defined()) work.losses.push_back({mean, rows.size()});
   }
+}
+
+void Trainer::compute(std::int64_t number, const Batch& batch, StepWork& work, StepResult& step) {
+  const double flops = step.times.flops, nominal_flops = step.times.nominal_flops;
+  const Share share = batches_.share(number, ranks_.batch->rank());
+  work.clear();
+  strategy_->zero_grad();
+  const auto run_shard = [&](std::int64_t shard) {
+    // Without shards this rank has one, whose number counts the ranks of a sequence, too.
+    const Share part = plan_->ddp.shards > 0 ? batches_.shard(number, shard) : share;
+    const std::int64_t row = part.first_in_batch - share.first_in_batch;
+    backward(part, batch.slice(row, row + part.size()), work, step);
+  };
+  strategy_->for_each_shard(std::cref(run_shard));  // allocates nothing
+  if (!DeviceGraph::capturing() && strategy_->any_said_yes()) ask_whether_to_stop();
+  const StepClock::Phase phase(step.times.optimizer, "optimizer");
+  const DeviceSpans::Span span(spans_of_phases(), "optimizer");
+  work.update = (*update_)(training_);
+  work.flops = step.times.flops - flops;
+  work.nominal_flops = step.times.nominal_flops - nominal_flops;
+}
+
+const StepWork& Trainer::replay(const Batch& batch, StepResult& step) {
+  const StepClock::Phase phase(step.times.forward, "graph");
+  const DeviceSpans::Span span(figures_.spans(), "graph");
+  const StepWork& work = graph_->replay(batch);
+  step.times.flops += work.flops;
+  step.times.nominal_flops += work.nominal_flops;
+  if (own_reason_to_stop() != StopReason::none) ask_whether_to_stop();  // this is the only rank
+  return work;
+}
+
+DeviceSpans* Trainer::spans_of_phases() {
+  return DeviceGraph::capturing() ? nullptr : figures_.spans();
 }
 
 void Trainer::read_figures(StepResult& step, std::int64_t left) {
@@ -77,20 +113,17 @@ StepResult Trainer::take_step(bool reads_loss) {
   const Batch& batch = loader_->next();
   for (const auto& part : parts_) part->before_step(training_);
 
-  strategy_->zero_grad();
-  const auto run_shard = [&](std::int64_t shard) {
-    // Without shards this rank has one, whose number counts the ranks of a sequence, too.
-    const Share part = plan_->ddp.shards > 0 ? batches_.shard(number, shard) : share;
-    const std::int64_t row = part.first_in_batch - share.first_in_batch;
-    backward(part, batch.slice(row, row + part.size()), step);
+  // Of replays, also of the first one; plain passes have contexts of their own.
+  const nn::RandomContextGuard random(
+      {plan_->train.seed, static_cast<std::uint32_t>(state_.step), 0});
+  const auto plainly = [&](const Batch& input, StepWork& work) {
+    compute(number, input, work, step);
   };
-  strategy_->for_each_shard(std::cref(run_shard));  // allocates nothing
-  if (strategy_->any_said_yes()) ask_whether_to_stop();
-  {
-    const StepClock::Phase phase(step.times.optimizer, "optimizer");
-    const DeviceSpans::Span span(figures_.spans(), "optimizer");
-    figures_.set_update((*update_)(training_));
-  }
+  const StepWork& work = graph_->replays(batch)
+                             ? replay(batch, step)
+                             : graph_->run(batch, state_.step + 1, std::cref(plainly));
+  for (const auto& [mean, rows] : work.losses) figures_.add(mean, rows);
+  figures_.set_update(work.update);
   ++state_.step;
   ++state_.position;
   for (const auto& part : parts_) part->after_update(training_, step);

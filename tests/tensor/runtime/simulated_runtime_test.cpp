@@ -282,6 +282,40 @@ TEST_F(SimulatedDeviceTest, AGraphRunsTheCapturedTasksAtEveryLaunch) {
   runtime.destroy(graph);
 }
 
+TEST_F(SimulatedDeviceTest, AGraphsLaunchCountsAsOneAndFailsAsOne) {
+  runtime.begin_capture(a);
+  write_late(a, '1');
+  write_late(a, '2');
+  RuntimeGraph* const graph = runtime.end_capture(a);
+  const auto before = runtime.counts(device).launches;
+  runtime.launch(graph, a);
+  EXPECT_EQ(runtime.counts(device).launches, before + 1);
+  runtime.synchronize(a);
+  EXPECT_EQ(diary.read(), "12");
+  runtime.inject(device, {.error_at = 1});
+  runtime.launch(graph, a);
+  const auto message = test::message_of<DeviceError>([&] { runtime.synchronize(a); });
+  EXPECT_TRUE(test::mentions(message, "'graph'")) << message;
+  EXPECT_EQ(diary.read(), "12");
+  runtime.let_go(device);
+  runtime.destroy(graph);
+}
+
+TEST_F(SimulatedDeviceTest, ACaptureForbidsToItsOwnThreadAndItsStreamToAll) {
+  unsigned char* const data = bytes_of(0, 8, a);
+  runtime.begin_capture(a);
+  std::string theirs;
+  std::jthread([&] {
+    std::vector<unsigned char> host(8);
+    runtime.copy(host.data(), data, 8, b);  // not pinned: waits
+    runtime.synchronize(b);
+    theirs = test::message_of<DeviceError>([&] { runtime.synchronize(a); });
+  }).join();
+  EXPECT_TRUE(test::mentions(theirs, "waiting for a stream")) << theirs;
+  EXPECT_THROW(static_cast<void>(runtime.end_capture(a)), DeviceError);
+  runtime.free(device, data);
+}
+
 TEST_F(SimulatedDeviceTest, CaptureRefusesTheCallsThatCudaRefuses) {
   std::vector<unsigned char> host(8);
   unsigned char* const data = bytes_of(0, 8, a);

@@ -6,6 +6,7 @@
 #include <lockstep/base/failure.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/call_record.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 
 namespace lockstep {
 namespace {
@@ -98,6 +99,8 @@ std::optional<DeviceStaging> GroupCore::stage(Operation& operation) {
   const Device device = operation.device;
   const DeviceReach reach = reach_of(operation);
   if (reach == DeviceReach::by_device) return {};
+  if (DeviceGraph::capturing())
+    throw Error("a collective or message that goes through the host cannot be captured in a graph");
   const bool by_host = reach == DeviceReach::by_host;
   for (const auto& known : staging_devices_) {
     if (known->device() == device) return DeviceStaging(operation, *known, by_host);

@@ -54,7 +54,8 @@ Variable SlicedDropout::dropout(const Variable& x, double p, const RandomKey& ke
   }
   Draw first;
   std::memcpy(&first, all.data(), sizeof first);
-  const RandomKey key_of_all{first.seed, first.stream, first.step, first.first_sample};
+  const RandomKey key_of_all{first.seed, first.stream, first.step, first.first_sample,
+                             key.step_memory};
 
   const std::int64_t rows = x.shape()[0], tokens = x.shape()[1];
   const std::int64_t width = x.data().numel() / std::max<std::int64_t>(rows * tokens, 1);

@@ -72,8 +72,10 @@ MemoryBlock* CachingAllocator::allocate(std::size_t bytes, RuntimeStream* stream
   const SizeClass size = SizeClass::of(bytes);
   Lock lock(mutex_);
   if (size.index >= SizeClass::count) refuse(bytes, lock);
-  if (awaiting_) keep_completed(lock);
+  const bool is_recording = kept_for(stream, lock).pool == Pool::recording;
+  if (awaiting_ && !is_recording) keep_completed(lock);
   MemoryBlock* block = take_kept(size, stream, lock);
+  if (!block && is_recording) refuse_in_capture(size.bytes);
   if (!block) block = take_new(size, stream, lock);
   block->in_use = true;
   set_label(*block, lock);
@@ -81,16 +83,29 @@ MemoryBlock* CachingAllocator::allocate(std::size_t bytes, RuntimeStream* stream
   return block;
 }
 
-CachingAllocator::Lists& CachingAllocator::lists_of(RuntimeStream* stream, const Lock& /*lock*/) {
-  for (auto& [owner, lists] : kept_) {
-    if (owner == stream) return *lists;
+CachingAllocator::Kept& CachingAllocator::kept_for(RuntimeStream* stream, const Lock& /*lock*/) {
+  for (auto& [owner, kept] : kept_) {
+    if (owner == stream) return *kept;
   }
-  return *kept_.emplace_back(stream, std::make_unique<Lists>()).second;
+  return *kept_.emplace_back(stream, std::make_unique<Kept>()).second;
+}
+
+void CachingAllocator::set_pool(RuntimeStream* stream, Pool pool) {
+  const Lock lock(mutex_);
+  Kept& kept = kept_for(stream, lock);
+  sealed_ += (pool == Pool::sealed ? 1 : 0) - (kept.pool == Pool::sealed ? 1 : 0);
+  kept.pool = pool;
+}
+
+bool CachingAllocator::is_sealed(RuntimeStream* stream) noexcept {
+  if (sealed_ == 0) return false;
+  const Lock lock(mutex_);
+  return kept_for(stream, lock).pool == Pool::sealed;
 }
 
 MemoryBlock* CachingAllocator::take_kept(const SizeClass& size, RuntimeStream* stream,
                                          const Lock& lock) {
-  MemoryBlock*& first = lists_of(stream, lock)[static_cast<std::size_t>(size.index)];
+  MemoryBlock*& first = kept_for(stream, lock).lists[static_cast<std::size_t>(size.index)];
   if (!first) return nullptr;
   MemoryBlock* const block = std::exchange(first, first->next);
   stats_.cached -= static_cast<std::int64_t>(block->bytes);
@@ -177,7 +192,8 @@ void CachingAllocator::record_stream(MemoryBlock* block, RuntimeStream* stream, 
 
 /// Cannot fail: the list was made when the block was allocated.
 void CachingAllocator::keep(MemoryBlock& block, const Lock& lock) noexcept {
-  MemoryBlock*& first = lists_of(block.stream, lock)[static_cast<std::size_t>(block.size_class)];
+  MemoryBlock*& first =
+      kept_for(block.stream, lock).lists[static_cast<std::size_t>(block.size_class)];
   block.next = std::exchange(first, &block);
   stats_.cached += static_cast<std::int64_t>(block.bytes);
 }
@@ -221,7 +237,7 @@ void CachingAllocator::end_uses(MemoryBlock& block, const Lock& /*lock*/) noexce
 }
 
 void CachingAllocator::retire(const MemoryBlock& block) noexcept {
-  if (is_pinned()) return;
+  if (is_pinned() || is_sealed(block.stream)) return;
   try {
     runtime_.retire(block.data, block.bytes, block.stream);
   } catch (...) {  // the device has failed: its next call reports it
@@ -272,8 +288,9 @@ void CachingAllocator::wait_for_awaiting(Lock& lock) {
 
 void CachingAllocator::give_back_kept(Lock& lock) noexcept {
   MemoryBlock* blocks = nullptr;
-  for (auto& [stream, lists] : kept_) {
-    for (MemoryBlock*& first : *lists) {
+  for (auto& [stream, kept] : kept_) {
+    if (kept->pool != Pool::shared) continue;
+    for (MemoryBlock*& first : kept->lists) {
       while (first) {
         MemoryBlock* const block = std::exchange(first, first->next);
         stats_.cached -= static_cast<std::int64_t>(block->bytes);
@@ -343,6 +360,12 @@ std::string CachingAllocator::usage(const Lock& /*lock*/) const {
   if (rest > 0) text += ", " + in_words(rest) + " of others";
   text += "; " + in_words(stats_.cached + stats_.awaiting) + " are kept for reuse";
   return text;
+}
+
+void CachingAllocator::refuse_in_capture(std::size_t bytes) const {
+  throw Error("a captured graph asks " + to_string(device_) + " for " +
+              in_words(static_cast<std::int64_t>(bytes)) +
+              " more than its warm-up left: run the same work with DeviceGraph::warm_up() before");
 }
 
 void CachingAllocator::refuse(std::size_t bytes, const Lock& lock) const {

@@ -1,6 +1,8 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -78,6 +80,15 @@ class CachingAllocator {
   /// before the stream has finished its enqueued work.
   void record_stream(MemoryBlock* block, RuntimeStream* stream, int device);
 
+  /// The use of a stream's memory: by any work, or by a graph alone (DeviceGraph).
+  enum class Pool : std::uint8_t {
+    shared,     ///< by any work of the stream
+    recording,  ///< the stream is captured: the device may be asked for nothing meanwhile
+    sealed      ///< a captured graph uses it: freed memory keeps its contents
+  };
+  /// Memory of a stream that is not shared stays with it, whoever is short of memory.
+  void set_pool(RuntimeStream* stream, Pool pool);
+
   /// Gives back all that is kept.
   void flush();
   /// Limits the memory in use and cached together; 0: no limit.
@@ -88,9 +99,14 @@ class CachingAllocator {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  using Lists = std::array<MemoryBlock*, SizeClass::count>;
+  /// The memory kept for a stream.
+  struct Kept {
+    std::array<MemoryBlock*, SizeClass::count> lists{};
+    Pool pool = Pool::shared;
+  };
 
-  [[nodiscard]] Lists& lists_of(RuntimeStream* stream, const Lock& lock);
+  [[nodiscard]] Kept& kept_for(RuntimeStream* stream, const Lock& lock);
+  [[nodiscard]] bool is_sealed(RuntimeStream* stream) noexcept;
   [[nodiscard]] MemoryBlock* take_kept(const SizeClass& size, RuntimeStream* stream,
                                        const Lock& lock);
   [[nodiscard]] MemoryBlock* take_new(const SizeClass& size, RuntimeStream* stream, Lock& lock);
@@ -104,6 +120,7 @@ class CachingAllocator {
   [[nodiscard]] bool is_over(const MemoryBlock& block) const noexcept;
   void end_uses(MemoryBlock& block, const Lock& lock) noexcept;
   void retire(const MemoryBlock& block) noexcept;
+  [[noreturn]] void refuse_in_capture(std::size_t bytes) const;
   [[nodiscard]] bool is_pinned() const noexcept { return device_.type == DeviceType::host; }
   [[nodiscard]] std::string name() const;
   [[nodiscard]] std::string usage(const Lock& lock) const;
@@ -113,7 +130,8 @@ class CachingAllocator {
   Device device_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<MemoryBlock>> blocks_;
-  std::vector<std::pair<RuntimeStream*, std::unique_ptr<Lists>>> kept_;
+  std::vector<std::pair<RuntimeStream*, std::unique_ptr<Kept>>> kept_;
+  std::atomic<int> sealed_ = 0;  // streams
   MemoryBlock* awaiting_ = nullptr;
   MemoryBlock* empty_ = nullptr;  // records whose memory was freed
   std::array<std::vector<RuntimeEvent*>, max_devices_of_a_type> free_events_;  // by device

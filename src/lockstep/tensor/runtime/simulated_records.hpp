@@ -7,6 +7,7 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -93,6 +94,7 @@ struct RuntimeEvent {
 
 struct RuntimeGraph {
   int device = 0;
+  std::thread::id thread;  // that captures it
   std::vector<SimulatedTask*> tasks;
   const char* forbidden = nullptr;  // work done meanwhile
 };

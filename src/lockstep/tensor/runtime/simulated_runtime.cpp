@@ -92,12 +92,14 @@ void SimulatedRuntime::expect_sound(const SimulatedDevice& device, const Lock& /
   if (!device.error.empty()) throw DeviceError(device.error);
 }
 
-/// Throws if a stream of the device is being captured; the capture is then invalid.
+/// Throws if this thread captures a stream of the device, or any thread `used`; the capture is then
+/// invalid.
 void SimulatedRuntime::forbid_in_capture(SimulatedDevice& device, const char* operation,
-                                         const Lock& /*lock*/) const {
+                                         const Lock& /*lock*/, const RuntimeStream* used) const {
   bool captured = false;
   for (const auto& stream : streams_) {
     if (stream->device != device.index || !stream->capture) continue;
+    if (stream->capture->thread != std::this_thread::get_id() && stream.get() != used) continue;
     stream->capture->forbidden = operation;
     captured = true;
   }
@@ -241,10 +243,15 @@ void SimulatedRuntime::launch_when(RuntimeStream* stream, const char* label,
   task.is_ready = std::move(is_ready);
   task.run = f.run;
   task.destroy = f.destroy;
+  if (!stream->capture) count_launch(device, task, lock);
+  enqueue(*stream, task, lock);
+}
+
+void SimulatedRuntime::count_launch(SimulatedDevice& device, SimulatedTask& task,
+                                    const Lock& /*lock*/) {
   task.launch = ++device.counts.launches;
   if (task.launch == device.error_at) task.fault = SimulatedTask::Fault::error;
   if (task.launch == device.hang_at) task.fault = SimulatedTask::Fault::hang;
-  enqueue(*stream, task, lock);
 }
 
 namespace {
@@ -355,7 +362,7 @@ bool SimulatedRuntime::forgets_wait(SimulatedDevice& device, const Lock& /*lock*
 void SimulatedRuntime::synchronize(RuntimeStream* stream) {
   Lock lock(mutex_);
   SimulatedDevice& device = state_of(stream->device, lock);
-  forbid_in_capture(device, "waiting for a stream", lock);
+  forbid_in_capture(device, "waiting for a stream", lock, stream);
   if (forgets_wait(device, lock)) return;
   wait_for(*stream, stream->given, lock);
   expect_sound(device, lock);
@@ -410,7 +417,7 @@ void SimulatedRuntime::wait(RuntimeStream* stream, RuntimeEvent* event) {
   expect_sound(device, lock);
   if (event->graph || stream->capture) {
     if (event->graph == stream->capture) return;  // a graph has one stream, so it is in order
-    forbid_in_capture(device, "waiting for an event of another stream", lock);
+    forbid_in_capture(device, "waiting for an event of another stream", lock, stream);
     throw DeviceError(
         "an event that was recorded in a capture can be waited for only in that capture");
   }
@@ -471,6 +478,7 @@ void SimulatedRuntime::begin_capture(RuntimeStream* stream) {
   if (stream->capture) throw DeviceError("this stream is already being captured");
   stream->capture = new RuntimeGraph;
   stream->capture->device = stream->device;
+  stream->capture->thread = std::this_thread::get_id();
 }
 
 RuntimeGraph* SimulatedRuntime::end_capture(RuntimeStream* stream) {
@@ -494,7 +502,9 @@ void SimulatedRuntime::launch(RuntimeGraph* graph, RuntimeStream* stream) {
   }
   SimulatedTask& task = take_task(lock);
   task.kind = SimulatedTask::Kind::graph;
+  task.label = "graph";
   task.graph = graph;
+  count_launch(device, task, lock);
   enqueue(*stream, task, lock);
 }
 

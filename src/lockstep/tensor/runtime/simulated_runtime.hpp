@@ -33,8 +33,8 @@ struct SimulatedFaults {
 /// Counts of operations of a simulated device since the process began.
 struct SimulatedCounts {
   std::int64_t allocations = 0;
-  std::int64_t launches = 0;
-  std::int64_t copies = 0;  ///< and fills
+  std::int64_t launches = 0;  ///< a graph's launch is one
+  std::int64_t copies = 0;    ///< and fills
   /// Waits of streams and of the host for events, of the host for streams; queries of events
   /// answered with no.
   std::int64_t waits = 0;
@@ -110,8 +110,10 @@ class SimulatedRuntime final : public DeviceRuntime {
   [[nodiscard]] SimulatedTask& take_task(const Lock& lock);
   void give_task(SimulatedTask& task) noexcept;
   void enqueue(RuntimeStream& stream, SimulatedTask& task, Lock& lock);
+  void count_launch(SimulatedDevice& device, SimulatedTask& task, const Lock& lock);
   void expect_sound(const SimulatedDevice& device, const Lock& lock) const;
-  void forbid_in_capture(SimulatedDevice& device, const char* operation, const Lock& lock) const;
+  void forbid_in_capture(SimulatedDevice& device, const char* operation, const Lock& lock,
+                         const RuntimeStream* used = nullptr) const;
   void wait_for(RuntimeStream& stream, std::uint64_t count, Lock& lock);
   void drain(SimulatedDevice& device, Lock& lock);
   [[nodiscard]] bool forgets_wait(SimulatedDevice& device, const Lock& lock);
@@ -122,6 +124,9 @@ class SimulatedRuntime final : public DeviceRuntime {
   void look_at_awaited(Lock& lock);
   void run_first(RuntimeStream& stream, Lock& lock);
   void run_call(SimulatedDevice& device, SimulatedTask& task, Lock& lock);
+  void run_graph(SimulatedDevice& device, SimulatedTask& task, Lock& lock);
+  void fail(SimulatedDevice& device, const SimulatedTask& task, const std::string& reason,
+            const Lock& lock);
   void tell_waiters(const Lock& lock);
   void let_kernels_use_memory(bool they_may, const Lock& lock) noexcept;
 

@@ -121,9 +121,7 @@ void SimulatedRuntime::run_first(RuntimeStream& stream, Lock& lock) {
       lock.lock();
       break;
     case SimulatedTask::Kind::graph:
-      for (SimulatedTask* const part : task.graph->tasks) {
-        if (part->kind == SimulatedTask::Kind::call) run_call(device, *part, lock);
-      }
+      run_graph(device, task, lock);
       break;
   }
   stream.first = task.next;
@@ -149,7 +147,22 @@ void SimulatedRuntime::run_call(SimulatedDevice& device, SimulatedTask& task, Lo
     }
     lock.lock();
   }
-  if (reason.empty()) return;
+  if (!reason.empty()) fail(device, task, reason, lock);
+}
+
+void SimulatedRuntime::run_graph(SimulatedDevice& device, SimulatedTask& task, Lock& lock) {
+  if (task.fault == SimulatedTask::Fault::error) {
+    task.fault = SimulatedTask::Fault::none;
+    return fail(device, task, "an injected error", lock);
+  }
+  for (SimulatedTask* const part : task.graph->tasks) {
+    if (part->kind == SimulatedTask::Kind::call) run_call(device, *part, lock);
+  }
+}
+
+void SimulatedRuntime::fail(SimulatedDevice& device, const SimulatedTask& task,
+                            const std::string& reason, const Lock& /*lock*/) {
+  if (!device.error.empty()) return;
   device.error = device.name() + " failed: launch " + std::to_string(task.launch) + " ('" +
                  task.label + "') ended with " + reason +
                  ". Results computed on it since are undefined.";

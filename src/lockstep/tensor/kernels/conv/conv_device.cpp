@@ -96,7 +96,7 @@ Tensor empty_output(const Conv2dProblem& p, const Tensor& like) {
 
 /// `grad_y` with zeros for the windows that it leaves out.
 Tensor with_missing_windows(const Conv2dProblem& whole, const Tensor& grad_y) {
-  const Tensor all = empty_output(whole, grad_y);
+  Tensor all = empty_output(whole, grad_y);
   pad_forward(grad_y, missing_windows(whole, grad_y), PadMode::constant, 0.0, all);
   return all;
 }

@@ -54,11 +54,10 @@ void sample_kernel(const Space& space, const Tensor& p, std::int64_t categories,
   const auto weights = flat_view<Space, const T>(p);
   const auto out = flat_view<Space, std::int64_t>(y);
   const Philox philox(key.seed);
-  const std::int64_t first = key.first_sample;
-  const std::uint32_t step = key.step, stream = key.stream;
   for_each(
       "lockstep::sample_categories", space, y.numel(), KOKKOS_LAMBDA(std::int64_t row) {
-        const auto block = philox(0, static_cast<std::uint32_t>(first + row), step, stream);
+        const auto sample = static_cast<std::uint32_t>(key.first_sample + row);
+        const auto block = philox(0, sample, key.step_now(), key.stream);
         out(row) = sample_row(weights.data() + row * categories, categories, uniform_of(block));
       });
 }

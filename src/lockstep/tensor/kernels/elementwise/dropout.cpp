@@ -25,13 +25,12 @@ void scale_kernel(const Space& space, double p, const RandomKey& key, std::int64
   const Philox philox(key.seed);
   const auto dropped_below = static_cast<std::uint32_t>(p < 1.0 ? p * 0x1p32 : 0.0);
   const T kept = p < 1.0 ? static_cast<T>(1.0 / (1.0 - p)) : T{0};
-  const std::uint32_t step = key.step, stream = key.stream;
-  const std::int64_t first_sample = key.first_sample;
   const std::int64_t whole = width / words;
   for_each_row(
       "lockstep::dropout_scale", space, rows, whole,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const auto sample = static_cast<std::uint32_t>(first_sample + r);
+        const auto sample = static_cast<std::uint32_t>(key.first_sample + r);
+        const std::uint32_t step = key.step_now(), stream = key.stream;
         lanes.each([&](std::int64_t b) {
           const auto block =
               philox(static_cast<std::uint32_t>(first_block + b), sample, step, stream);

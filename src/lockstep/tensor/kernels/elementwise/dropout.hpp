@@ -12,6 +12,13 @@ struct RandomKey {
   std::uint32_t stream = 0;  ///< one for each consumer (layer)
   std::uint32_t step = 0;
   std::int64_t first_sample = 0;
+  /// Not null: of a captured draw, the address at which kernels find the step (DeviceGraph).
+  const std::uint32_t* step_memory = nullptr;
+
+  /// For kernels.
+  [[nodiscard]] constexpr std::uint32_t step_now() const {
+    return step_memory ? *step_memory : step;
+  }
 };
 
 /// Fills scale[N, ...] (f32, f64 or bool, at least one dimension) with 1 / (1 - p), each element

@@ -1,0 +1,27 @@
+#include <lockstep/optim/captured_rule.hpp>
+
+#include <cstring>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/device_graph.hpp>
+
+namespace lockstep::optim {
+
+bool CapturedRule::keep(const void* rule, std::size_t bytes, const std::type_info& type) {
+  if (!type_) {
+    const DeviceGraph::Numbers numbers = graph_->numbers(bytes);
+    device_ = numbers.device;
+    host_ = numbers.host;
+    type_ = &type;
+    return false;
+  }
+  if (type != *type_) {
+    throw Error(
+        "the captured step of an optimizer was its first, and later ones compute something else: "
+        "call step() in DeviceGraph::warm_up() before");
+  }
+  std::memcpy(host_, rule, bytes);
+  return true;
+}
+
+}  // namespace lockstep::optim
