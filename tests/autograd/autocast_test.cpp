@@ -244,8 +244,8 @@ TEST(Autocast, ActivationsOfProductsTakeHalfTheMemoryOfF32) {
     }
     return memory_stats().in_use - before;
   };
-  // A row of a layer holds 10 x 64 elements. Of these h stays f32, and the norm is held in 16 bits as
-  // the product's operand; beside them the rounded weights.
+  // A row of a layer holds 10 x 64 elements. Of these h stays f32, and the norm is held in 16 bits
+  // as the product's operand; beside them the rounded weights.
   const std::int64_t of_f32 = held(Precision::f32);
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     EXPECT_LT(held(precision), of_f32 * 6 / 10);

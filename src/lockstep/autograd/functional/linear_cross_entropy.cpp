@@ -159,9 +159,9 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
     divisor = Tensor::empty({}, sums, in.device());
     reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
   }
-  return record<LinearCrossEntropyNode>(loss.to(loss_dtype(x)), {&x, &weight}, std::move(in_operand),
-                                        std::move(matrix_operand), target, options,
-                                        std::move(divisor), std::move(stats));
+  return record<LinearCrossEntropyNode>(loss.to(loss_dtype(x)), {&x, &weight},
+                                        std::move(in_operand), std::move(matrix_operand), target,
+                                        options, std::move(divisor), std::move(stats));
 }
 
 }  // namespace

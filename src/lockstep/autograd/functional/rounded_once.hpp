@@ -13,8 +13,8 @@ inline Variable widened(const Operand& x) {
   return is_half(given.data().dtype()) ? to(given, DType::f32) : given;
 }
 
-/// y, a result of f32, in the 16-bit type that all operands are of, as record() rounds it; else, and
-/// under Autocast, itself.
+/// y, a result of f32, in the 16-bit type that all operands are of, as record() rounds it; else,
+/// and under Autocast, itself.
 template <class... Operands>
 Variable rounded_to_type_of(const Variable& y, const Operand& x, const Operands&... others) {
   const DType dtype = x.given().data().dtype();
