@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -187,6 +189,26 @@ TEST_F(FolderLockTest, ThatCannotBeReadIsRespectedUntilItIsOld) {
   EXPECT_NE(refusal().find("cannot be read"), std::string::npos);
   lock_fs::last_write_time(file(), lock_fs::file_time_type::clock::now() - std::chrono::hours(1));
   EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(FolderLockTest, ThatIsStillBeingWrittenIsReadAgain) {
+  std::ofstream{file()};  // empty
+  std::thread writer([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    elsewhere(10);
+  });
+  EXPECT_NE(refusal().find("process 4711 on node7"), std::string::npos);
+  writer.join();
+}
+
+TEST_F(FolderLockTest, WhoseFolderIsMovedAsideWhileItIsReadIsNobodys) {
+  std::ofstream{file()};
+  std::thread owner([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    lock_fs::remove(file());
+  });
+  EXPECT_EQ(refusal(), "");
+  owner.join();
 }
 
 TEST_F(FolderLockTest, IsLostWithItsFolderAndReleasesNoOtherOnes) {

@@ -1,6 +1,7 @@
 #include <lockstep/autograd/node.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -25,7 +26,7 @@ Node::Node()
 
 Node::~Node() {
   for (std::size_t i = 0; edges_ != 0; ++i, edges_ >>= 1U) {
-    if ((edges_ & 1U) != 0) --inputs_[i].record()->edges;
+    if ((edges_ & 1U) != 0) inputs_[i].record()->edges.fetch_sub(1, std::memory_order_relaxed);
   }
   while (further_inputs_) {
     FurtherInputs* const block = std::exchange(further_inputs_, further_inputs_->next);
@@ -70,7 +71,7 @@ void Node::add_input(const Variable& variable) {
 void Node::make_edge(std::size_t i) noexcept {
   auto* const record = inputs_[i].record();
   if (!record || !record->producer || record->producer->reads_outputs_) return;
-  ++record->edges;
+  record->edges.fetch_add(1, std::memory_order_relaxed);
   edges_ |= static_cast<std::uint8_t>(1U << i);
 }
 

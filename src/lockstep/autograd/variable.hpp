@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -32,7 +33,8 @@ struct VariableRecord : RefCounted<VariableRecord> {
   void release() noexcept;
   /// As RefCounted's. Lets go of a value that nobody is left to read.
   void drop_owner() const noexcept {
-    if (edges != 0 && owners() == edges + 1) const_cast<VariableRecord*>(this)->drop_value();
+    const std::int32_t unread = edges.load(std::memory_order_relaxed);
+    if (unread != 0 && owners() == unread + 1) const_cast<VariableRecord*>(this)->drop_value();
     RefCounted::drop_owner();
   }
 
@@ -45,7 +47,9 @@ struct VariableRecord : RefCounted<VariableRecord> {
   DType rounds_results_to = DType::f32;  ///< bf16 or f16: an Operand's f32 copy of such a variable
   std::int32_t pending_uses = 0;         ///< during backward: contributions still to come
   std::int32_t output = 0;               ///< of the producer: its number
-  std::int32_t edges = 0;       ///< owners that are inputs of nodes which do not read the value
+  /// Owners that are inputs of nodes which do not read the value. Counted by the thread that uses
+  /// the graph; others may drop handles meanwhile.
+  std::atomic<std::int32_t> edges = 0;
   IntrusivePtr<Node> producer;  ///< null for leaves
   /// The producer's living outputs form a ring, so the code that frees the producer finds outputs
   /// that backward did not reach.

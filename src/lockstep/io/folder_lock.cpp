@@ -81,13 +81,8 @@ std::string text_of(const LockOwner& owner) {
       owner.slurm_start, owner.since, owner.token);
 }
 
-/// Nothing if there is no such file.
-std::optional<LockOwner> read_owner(const fs::path& file) {
-  std::error_code ignored;
-  const fs::file_status there = fs::status(file, ignored);
-  if (!fs::exists(there)) return std::nullopt;
-  constexpr std::int64_t most_bytes = 1 << 16U;  // names and numbers
-  std::istringstream in(read_small_file_or_nothing(file, most_bytes));
+LockOwner owner_in(const std::string& text) {
+  std::istringstream in(text);
   LockOwner owner;
   for (std::string line; std::getline(in, line);) {
     const auto space = line.find(' ');
@@ -105,6 +100,22 @@ std::optional<LockOwner> read_owner(const fs::path& file) {
   }
   owner.is_read = owner.pid > 0 && owner.token != "?";
   return owner;
+}
+
+/// Nothing if there is no such file. Reads again what cannot be parsed: the owner may have moved
+/// the folder aside meanwhile, and on a file system without links it may still be writing.
+std::optional<LockOwner> read_owner(const fs::path& file) {
+  constexpr int attempts = 10;
+  constexpr auto pause = std::chrono::milliseconds(10);
+  constexpr std::int64_t most_bytes = 1 << 16U;  // names and numbers
+  for (int attempt = 1;; ++attempt) {
+    std::error_code ignored;
+    const fs::file_status there = fs::status(file, ignored);
+    if (!fs::exists(there)) return std::nullopt;
+    LockOwner owner = owner_in(read_small_file_or_nothing(file, most_bytes));
+    if (owner.is_read || attempt == attempts) return owner;
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 /// A file under a unique name, until the end of the scope.
