@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/io/file.hpp>
 
 namespace {
 bool links_are_refused = false;  // as on file systems without links
