@@ -66,7 +66,8 @@ using DeviceKernel = void (*)(DeviceTensors& t);
 
 class DeviceKernels : public testing::TestWithParam<Device> {
  protected:
-  static void expect_like_host(DeviceKernel kernel) {
+  /// `tolerance` of a simulated device, relative to the largest number.
+  static void expect_like_host(DeviceKernel kernel, double tolerance = 0) {
     DeviceTensors host{Device{}};
     kernel(host);
     const auto expected = host.numbers();
@@ -79,7 +80,8 @@ class DeviceKernels : public testing::TestWithParam<Device> {
       ASSERT_EQ(found.size(), expected.size());
       for (std::size_t t = 0; t < found.size(); ++t) {
         SCOPED_TRACE("output " + std::to_string(t));
-        test::expect_like_host(GetParam(), found[t], expected[t], gpu_tolerance(DType::f32));
+        test::expect_like_host(GetParam(), found[t], expected[t], gpu_tolerance(DType::f32),
+                               tolerance);
       }
     }
   }

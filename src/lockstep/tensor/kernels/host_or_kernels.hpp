@@ -1,23 +1,34 @@
 #pragma once
 // Operations with two sources: loops over addresses, tuned for the host, and kernels for devices.
 // Private to the kernels' .cpp files.
+#include <algorithm>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 
-/// host(HostArray(tensors)...), at once, for tensors of the host; otherwise kernels(space), which
-/// launches kernels behind the current stream of their device. Both add in one order, so that a
-/// simulated device has the host's bits. Throws ShapeError, in a sentence that begins with `name`,
-/// for tensors of several devices. An undefined tensor is an array that is not defined.
+/// For a GPU and its stand-in (MathStandIn) kernels(space), which launches kernels behind the
+/// current stream of the device; else host_task(name, host, tensors...), so that a simulated device
+/// has the host's bits: compilers may contract products and sums otherwise in two sources. Throws
+/// ShapeError as host_task does.
 template <class Host, class Kernels, class... Tensors>
 void host_or_kernels(const char* name, const Host& host, const Kernels& kernels,
                      const Tensors&... tensors) {
-  if (((tensors.device().type == DeviceType::host) && ...)) {
-    host(HostArray(tensors)...);
+  const bool is_of_host = ((tensors.device().type == DeviceType::host) && ...);
+  const Device device = is_of_host ? Device{} : detail::common_device(name, {&tensors...});
+  if (!is_of_host && math::device_math(device)) {
+    dispatch(current_stream(device), kernels);
   } else {
-    dispatch(current_stream(detail::common_device(name, {&tensors...})), kernels);
+    host_task(name, host, tensors...);
   }
+}
+
+/// For a host's loop: every element of a T is 0.
+template <class T>
+void zero(const HostArray& array) {
+  std::fill_n(static_cast<T*>(array.data()), array.numel(), T{0});
 }
 
 }  // namespace lockstep

@@ -342,8 +342,8 @@ void max_backward(const detail::PoolDims<Along>& dims, const Tensor& grad_y, con
   dispatch_floating(grad_x.dtype(), "max_pool", [&]<class T>() {
     host_or_kernels(
         "max_pool",
-        [&](const HostArray& from, const HostArray& where, const HostArray& to) {
-          if (!accumulate) fill(grad_x, 0.0);
+        [=](const HostArray& from, const HostArray& where, const HostArray& to) {
+          if (!accumulate) zero<T>(to);
           max_rows_back<T>(from, where, to);
         },
         [&](const auto& space) {
@@ -360,7 +360,7 @@ void max_pool_forward(const Tensor& x, const PoolWindow& window, const Tensor& y
   dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
     host_or_kernels(
         "max_pool",
-        [&](const HostArray& from, const HostArray& to, const HostArray& where) {
+        [=](const HostArray& from, const HostArray& to, const HostArray& where) {
           max_rows<T>(from, window, to, where);
         },
         [&](const auto& space) { detail::max_pool_kernel<T>(space, x, window, y, indices); }, x, y,
@@ -377,7 +377,7 @@ void avg_pool_forward(const Tensor& x, const AveragePool& pool, const Tensor& y)
   dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
     host_or_kernels(
         "avg_pool",
-        [&](const HostArray& from, const HostArray& to) { avg_rows<T>(from, pool, to); },
+        [=](const HostArray& from, const HostArray& to) { avg_rows<T>(from, pool, to); },
         [&](const auto& space) { detail::avg_pool_kernel<T>(space, x, pool, y); }, x, y);
   });
 }
@@ -387,8 +387,8 @@ void avg_pool_backward(const Tensor& grad_y, const AveragePool& pool, bool accum
   dispatch_floating(grad_x.dtype(), "avg_pool", [&]<class T>() {
     host_or_kernels(
         "avg_pool",
-        [&](const HostArray& from, const HostArray& to) {
-          if (!accumulate) fill(grad_x, 0.0);
+        [=](const HostArray& from, const HostArray& to) {
+          if (!accumulate) zero<T>(to);
           avg_rows_back<T>(from, pool, to);
         },
         [&](const auto& space) {
@@ -424,8 +424,8 @@ void adaptive_avg_pool_backward(const Tensor& grad_y, bool accumulate, const Ten
   dispatch_floating(grad_x.dtype(), "adaptive_avg_pool", [&]<class T>() {
     host_or_kernels(
         "adaptive_avg_pool",
-        [&](const HostArray& from, const HostArray& to) {
-          if (!accumulate) fill(grad_x, 0.0);
+        [=](const HostArray& from, const HostArray& to) {
+          if (!accumulate) zero<T>(to);
           adaptive_avg_back<T>(from, to);
         },
         [&](const auto& space) {

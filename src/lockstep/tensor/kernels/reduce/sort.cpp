@@ -145,7 +145,7 @@ void order_along(const char* operation, const Tensor& x, int dim, bool descendin
   dispatch_floating(x.dtype(), operation, [&]<class T>() {
     host_or_kernels(
         operation,
-        [&](const HostArray& in, const HostArray& out, const HostArray& where) {
+        [=](const HostArray& in, const HostArray& out, const HostArray& where) {
           order_rows<T>(in, shape, descending, count, out, where);
         },
         [&](const auto& space) {

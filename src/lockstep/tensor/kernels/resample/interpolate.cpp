@@ -167,7 +167,7 @@ void nearest_forward(const Tensor& x, const Ratios& ratios, const Tensor& y) {
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
     host_or_kernels(
         "interpolate",
-        [&](const HostArray& from, const HostArray& to) { nearest_rows<T>(from, ratios, to); },
+        [=](const HostArray& from, const HostArray& to) { nearest_rows<T>(from, ratios, to); },
         [&](const auto& space) { detail::nearest_kernel<T>(space, x, ratios, y); }, x, y);
   });
 }
@@ -177,8 +177,8 @@ void nearest_backward(const Tensor& grad_y, const Ratios& ratios, bool accumulat
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
     host_or_kernels(
         "interpolate",
-        [&](const HostArray& from, const HostArray& to) {
-          if (!accumulate) fill(grad_x, 0.0);
+        [=](const HostArray& from, const HostArray& to) {
+          if (!accumulate) zero<T>(to);
           nearest_rows_back<T>(from, ratios, to);
         },
         [&](const auto& space) {
@@ -192,7 +192,7 @@ void bilinear_forward(const Tensor& x, const Ratios& ratios, bool align_corners,
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
     host_or_kernels(
         "interpolate",
-        [&](const HostArray& from, const HostArray& to) {
+        [=](const HostArray& from, const HostArray& to) {
           bilinear_rows<T>(from, ratios, align_corners, to);
         },
         [&](const auto& space) { detail::bilinear_kernel<T>(space, x, ratios, align_corners, y); },
@@ -205,8 +205,8 @@ void bilinear_backward(const Tensor& grad_y, const Ratios& ratios, bool align_co
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
     host_or_kernels(
         "interpolate",
-        [&](const HostArray& from, const HostArray& to) {
-          if (!accumulate) fill(grad_x, 0.0);
+        [=](const HostArray& from, const HostArray& to) {
+          if (!accumulate) zero<T>(to);
           bilinear_rows_back<T>(from, ratios, align_corners, to);
         },
         [&](const auto& space) {

@@ -314,7 +314,7 @@ void pad_forward(const Tensor& x, const PadAmounts& amounts, PadMode mode, doubl
   dispatch_floating(x.dtype(), "pad", [&]<class T>() {
     host_or_kernels(
         "pad",
-        [&](const HostArray& from, const HostArray& to) {
+        [=](const HostArray& from, const HostArray& to) {
           pad_planes(from, amounts, mode, static_cast<T>(value), to);
         },
         [&](const auto& space) {
@@ -329,9 +329,9 @@ void pad_backward(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode,
   dispatch_floating(grad_x.dtype(), "pad", [&]<class T>() {
     host_or_kernels(
         "pad",
-        [&](const HostArray& from, const HostArray& to) {
+        [=](const HostArray& from, const HostArray& to) {
           const bool add = accumulate || takes_away(amounts);
-          if (add && !accumulate) fill(grad_x, 0.0);
+          if (add && !accumulate) zero<T>(to);
           if (add) {
             unpad_own<T, true>(from, amounts, to);
           } else {

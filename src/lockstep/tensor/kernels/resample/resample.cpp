@@ -193,7 +193,7 @@ void resample_forward(const Tensor& x, const Resampling& how, const Tensor& y) {
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
     host_or_kernels(
         "interpolate",
-        [&](const HostArray& from, const HostArray& to) { resample_rows<T>(from, how, to); },
+        [=](const HostArray& from, const HostArray& to) { resample_rows<T>(from, how, to); },
         [&](const auto& space) { forward_kernel<T>(space, x, how, y); }, x, y);
   });
 }
@@ -203,8 +203,8 @@ void resample_backward(const Tensor& grad_y, const Resampling& how, bool accumul
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
     host_or_kernels(
         "interpolate",
-        [&](const HostArray& from, const HostArray& to) {
-          if (!accumulate) fill(grad_x, 0.0);
+        [=](const HostArray& from, const HostArray& to) {
+          if (!accumulate) zero<T>(to);
           resample_rows_back<T>(from, how, to);
         },
         [&](const auto& space) { backward_kernel<T>(space, grad_y, how, accumulate, grad_x); },

@@ -28,9 +28,10 @@ void bag_task(const Bags& bags, const Host& host, const Kernels& kernels,
               const Tensors&... tensors) {
   host_or_kernels(
       "embedding_bag",
-      [&](const HostArray& index, const HostArray& offsets, const HostArray& factors,
+      [host, mode = bags.mode, padding_idx = bags.padding_idx](
+          const HostArray& index, const HostArray& offsets, const HostArray& factors,
           const auto&... arrays) {
-        host(BagArrays{index, offsets, factors, bags.mode, bags.padding_idx}, arrays...);
+        host(BagArrays{index, offsets, factors, mode, padding_idx}, arrays...);
       },
       kernels, bags.index, bags.offsets, bags.per_sample_weights, tensors...);
 }
@@ -206,9 +207,9 @@ void embedding_bag_forward(const Bags& bags, const Tensor& weight, const Tensor&
     if (bags.mode == BagMode::max) {
       bag_task(
           bags,
-          [&](const BagArrays& arrays, const HostArray& table, const HostArray& out,
-              const HostArray& rows) {
-            y.zero();
+          [](const BagArrays& arrays, const HostArray& table, const HostArray& out,
+             const HostArray& rows) {
+            zero<T>(out);
             take_largest<T>(arrays, table, out, rows);
           },
           [&](const auto& space) { detail::bag_max_kernel<T>(space, bags, weight, y, chosen); },
@@ -216,8 +217,8 @@ void embedding_bag_forward(const Bags& bags, const Tensor& weight, const Tensor&
     } else {
       bag_task(
           bags,
-          [&](const BagArrays& arrays, const HostArray& table, const HostArray& out) {
-            y.zero();
+          [](const BagArrays& arrays, const HostArray& table, const HostArray& out) {
+            zero<T>(out);
             sum_bags<T>(arrays, table, out);
           },
           [&](const auto& space) { detail::bag_sum_kernel<T>(space, bags, weight, y); }, weight, y);
