@@ -1,6 +1,7 @@
 #include <lockstep/autograd/operand.hpp>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 
@@ -19,7 +20,7 @@ bool is_native(const Variable& x) {
 
 DType loss_dtype(const Variable& x) noexcept {
   const DType dtype = x.data().dtype();
-  return autocast_enabled() && is_half(dtype) ? DType::f32 : dtype;
+  return autocast_enabled() ? sum_dtype(dtype) : dtype;
 }
 
 Variable autocast_operand(const Variable& x) {

@@ -59,10 +59,11 @@ Variable natively_outside_autocast(const Apply& apply, const Xs&... xs) {
 [[nodiscard]] DType loss_dtype(const Variable& x) noexcept;
 
 /// Whether Autocast is enabled and rounds these operands of a product: each is f32, or of its
-/// 16-bit type already.
+/// 16-bit type already, or undefined.
 template <class... Xs>
 bool are_autocast_operands(const Xs&... xs) {
   const auto is_operand = [](const Variable& x) {
+    if (!x.defined()) return true;
     return x.data().dtype() == DType::f32 || x.data().dtype() == autocast_dtype();
   };
   return autocast_enabled() && (is_operand(xs) && ...);

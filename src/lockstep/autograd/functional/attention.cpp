@@ -14,6 +14,7 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
 namespace {
@@ -25,8 +26,8 @@ Heads operand(const Tensor& t, const AttentionPlan& plan) {
 
 /// [B,H,T] for log-sums of an attention of such tensors.
 Tensor empty_log_sum(const AttentionPlan& plan, const Tensor& like) {
-  return Tensor::empty({plan.batch, plan.heads, plan.queries},
-                       is_half(like.dtype()) ? DType::f32 : like.dtype(), like.device());
+  return Tensor::empty({plan.batch, plan.heads, plan.queries}, sum_dtype(like.dtype()),
+                       like.device());
 }
 
 /// 1 where a query sees a key, else 0: [B,1,T,S], with the dtype and device of `like`. Waits for

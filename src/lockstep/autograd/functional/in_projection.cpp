@@ -114,8 +114,7 @@ std::array<Variable, 3> project(const std::array<const Variable*, 3>& operands,
 std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
                                       const Variable& value, const Variable& weight,
                                       const Variable& bias) {
-  if (are_autocast_operands(query, key, value, weight) &&
-      (!bias.defined() || are_autocast_operands(bias))) {
+  if (are_autocast_operands(query, key, value, weight, bias)) {
     return project({&query, &key, &value}, weight, bias);
   }
   const DType dtype = weight.data().dtype();

@@ -90,7 +90,7 @@ Variable record_linear(const Variable& x, const Variable& weight, const Variable
 template <class F>
 Variable linear_by(const Variable& x, const Variable& weight, const Variable& bias,
                    const F& evaluate) {
-  if (are_autocast_operands(x, weight) && (!bias.defined() || are_autocast_operands(bias))) {
+  if (are_autocast_operands(x, weight, bias)) {
     return record_linear(x, weight, bias, evaluate);
   }
   const DType dtype = x.data().dtype();

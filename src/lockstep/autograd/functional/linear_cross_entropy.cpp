@@ -13,6 +13,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 // Logits are computed for a chunk of rows at a time. Forward keeps each row's maximum and log-sum;
 // backward computes the chunk's logits again and replaces them by their gradient in place.
@@ -141,7 +142,7 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
   expect_fit(in_operand, matrix_operand, given);
   const Tensor target =
       right_targets("linear_cross_entropy", given, matrix.size(0), options.ignore_index);
-  const DType sums = is_half(in.dtype()) ? DType::f32 : in.dtype();
+  const DType sums = sum_dtype(in.dtype());
   const std::int64_t rows = target.numel();
   Tensor losses = Tensor::empty(target.shape(), sums, in.device());
   Tensor stats = Tensor::empty({2 * rows}, sums, in.device());

@@ -37,9 +37,10 @@ LOCKSTEP_FUNCTION inline float from_bits(std::uint32_t bits) {
 }
 
 /// a b + c, in one rounding if the processor has FMA. Spelled out, so that a loop's vectors and its
-/// last elements cannot differ.
-LOCKSTEP_FUNCTION inline float multiply_add(float a, float b, float c) {
-#if defined(FP_FAST_FMAF) || defined(__CUDA_ARCH__)
+/// last elements cannot differ, nor two loops of one formula.
+template <class T>
+LOCKSTEP_FUNCTION inline T multiply_add(T a, T b, T c) {
+#if (defined(FP_FAST_FMAF) && defined(FP_FAST_FMA)) || defined(__CUDA_ARCH__)
   return std::fma(a, b, c);
 #else
   return a * b + c;

@@ -153,7 +153,7 @@ void ctc_gradient_kernel(const Space& space, const CtcBatch<T, Space>& batch,
         for (std::int64_t s = 0; s < sample.states; ++s) {
           const T posterior = math::exp(before(kept + s) + after(kept + s) + loss(n));
           T& sum = out(row + sample.label(s));
-          sum = minus_product(sum, grad(n), posterior);
+          sum = math::detail::multiply_add(-grad(n), posterior, sum);
         }
       });
 }

@@ -16,23 +16,6 @@ LOCKSTEP_FUNCTION inline T log_sum(T a, T b, T c) {
   return math::log(math::exp(a - at) + math::exp(b - at) + math::exp(c - at)) + at;
 }
 
-/// sum - a b, in one rounding if the processor has FMA: spelled out, so that the host's loops and
-/// kernels cannot differ.
-LOCKSTEP_FUNCTION inline float minus_product(float sum, float a, float b) {
-#if defined(FP_FAST_FMAF) || defined(__CUDA_ARCH__)
-  return std::fma(-a, b, sum);
-#else
-  return sum - a * b;
-#endif
-}
-LOCKSTEP_FUNCTION inline double minus_product(double sum, double a, double b) {
-#if defined(FP_FAST_FMA) || defined(__CUDA_ARCH__)
-  return std::fma(-a, b, sum);
-#else
-  return sum - a * b;
-#endif
-}
-
 /// As ctc_forward, into alpha.
 void ctc_forward_on_device(const Tensor& x, const CtcTargets& targets, const Tensor& alpha,
                            const Tensor& losses);

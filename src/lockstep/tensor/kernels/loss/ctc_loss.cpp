@@ -133,7 +133,7 @@ void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets,
     }
     for (std::int64_t s = 0; s < count; ++s) {
       T& sum = row[states.label[static_cast<std::size_t>(s)]];
-      sum = detail::minus_product(sum, grad_loss, posterior[s]);
+      sum = math::detail::multiply_add(-grad_loss, posterior[s], sum);
     }
     std::swap(behind, here);
   }

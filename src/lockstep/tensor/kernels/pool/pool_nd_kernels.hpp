@@ -1,6 +1,6 @@
 #pragma once
-// Kernels of pools of any windows for devices, and how a dimension is divided into windows. Sums
-// are made in the order of pool_nd.cpp's loops. Private to that file.
+// Kernels of pools of any windows for devices, and how a dimension is divided into windows. Private
+// to pool_nd.cpp.
 #include <cstdint>
 #include <limits>
 
@@ -104,6 +104,34 @@ struct PlacedElement {
         k(at % width) {}
 };
 
+/// f(place in the plane) for each tap of output o within the input, in row-major order.
+template <class F>
+KOKKOS_FUNCTION void each_tap(const PoolDims<WindowsAlong>& dims, const PlacedElement& o,
+                              const F& f) {
+  for (std::int64_t i = 0; i < dims.d.kernel; ++i) {
+    const std::int64_t d = dims.d.place(o.i, i);
+    for (std::int64_t j = 0; j < dims.h.kernel && dims.d.is_inside(d); ++j) {
+      const std::int64_t h = dims.h.place(o.j, j);
+      for (std::int64_t k = 0; k < dims.w.kernel && dims.h.is_inside(h); ++k) {
+        const std::int64_t w = dims.w.place(o.k, k);
+        if (dims.w.is_inside(w)) f(dims.in_place(d, h, w));
+      }
+    }
+  }
+}
+
+/// f(i, j, k) for each output that may have a part in x, in row-major order.
+template <class Along, class F>
+KOKKOS_FUNCTION void each_output(const PoolDims<Along>& dims, const PlacedElement& x, const F& f) {
+  const OutputRange d = dims.d.outputs_over(x.i), h = dims.h.outputs_over(x.j),
+                    w = dims.w.outputs_over(x.k);
+  for (std::int64_t i = d.begin; i < d.end; ++i) {
+    for (std::int64_t j = h.begin; j < h.end; ++j) {
+      for (std::int64_t k = w.begin; k < w.end; ++k) f(i, j, k);
+    }
+  }
+}
+
 // A thread writes one element of y.
 template <class T, class Space>
 void max_pool_kernel(const Space& space, const Tensor& x, const PoolWindow& window, const Tensor& y,
@@ -118,23 +146,14 @@ void max_pool_kernel(const Space& space, const Tensor& x, const PoolWindow& wind
         const std::int64_t plane = o.plane * dims.in_plane();
         T best = -std::numeric_limits<T>::infinity();
         std::int64_t best_place = -1;
-        for (std::int64_t i = 0; i < dims.d.kernel; ++i) {
-          const std::int64_t d = dims.d.place(o.i, i);
-          for (std::int64_t j = 0; j < dims.h.kernel && dims.d.is_inside(d); ++j) {
-            const std::int64_t h = dims.h.place(o.j, j);
-            for (std::int64_t k = 0; k < dims.w.kernel && dims.h.is_inside(h); ++k) {
-              const std::int64_t w = dims.w.place(o.k, k);
-              if (!dims.w.is_inside(w)) continue;
-              const std::int64_t place = dims.in_place(d, h, w);
-              const T value = in(plane + place);
-              // The first element is chosen even if it is -inf.
-              if (value > best || value != value || best_place < 0) {
-                best = value;
-                best_place = place;
-              }
-            }
+        each_tap(dims, o, [&](std::int64_t place) {
+          const T value = in(plane + place);
+          // The first element is chosen even if it is -inf.
+          if (value > best || value != value || best_place < 0) {
+            best = value;
+            best_place = place;
           }
-        }
+        });
         out(at) = best;
         chosen(at) = static_cast<std::int32_t>(best_place);
       });
@@ -152,17 +171,11 @@ void max_pool_backward_kernel(const Space& space, const PoolDims<Along>& dims, c
         const PlacedElement x(at, dims.d.in, dims.h.in, dims.w.in);
         const std::int64_t plane = x.plane * dims.out_plane();
         const auto me = static_cast<std::int32_t>(dims.in_place(x.i, x.j, x.k));
-        const OutputRange d = dims.d.outputs_over(x.i), h = dims.h.outputs_over(x.j),
-                          w = dims.w.outputs_over(x.k);
         T sum = accumulate ? out(at) : T{0};
-        for (std::int64_t i = d.begin; i < d.end; ++i) {
-          for (std::int64_t j = h.begin; j < h.end; ++j) {
-            for (std::int64_t k = w.begin; k < w.end; ++k) {
-              const std::int64_t o = plane + dims.out_place(i, j, k);
-              if (chosen(o) == me) sum += g(o);
-            }
-          }
-        }
+        each_output(dims, x, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+          const std::int64_t o = plane + dims.out_place(i, j, k);
+          if (chosen(o) == me) sum += g(o);
+        });
         out(at) = sum;
       });
 }
@@ -196,22 +209,12 @@ void avg_pool_kernel(const Space& space, const Tensor& x, const AveragePool& poo
         const PlacedElement o(at, dims.d.out, dims.h.out, dims.w.out);
         const std::int64_t plane = o.plane * dims.in_plane();
         T sum{0};
-        for (std::int64_t i = 0; i < dims.d.kernel; ++i) {
-          const std::int64_t d = dims.d.place(o.i, i);
-          for (std::int64_t j = 0; j < dims.h.kernel && dims.d.is_inside(d); ++j) {
-            const std::int64_t h = dims.h.place(o.j, j);
-            for (std::int64_t k = 0; k < dims.w.kernel && dims.h.is_inside(h); ++k) {
-              const std::int64_t w = dims.w.place(o.k, k);
-              if (dims.w.is_inside(w)) sum += in(plane + dims.in_place(d, h, w));
-            }
-          }
-        }
+        each_tap(dims, o, [&](std::int64_t place) { sum += in(plane + place); });
         out(at) = sum / divisor.of(dims, o.i, o.j, o.k);
       });
 }
 
-// A thread adds up the gradient of one element of x. Of a row of windows the last one comes first:
-// its tap there is the first one.
+// A thread adds up the gradient of one element of x.
 template <class T, class Space>
 void avg_pool_backward_kernel(const Space& space, const Tensor& grad_y, const AveragePool& pool,
                               bool accumulate, const Tensor& grad_x) {
@@ -223,17 +226,11 @@ void avg_pool_backward_kernel(const Space& space, const Tensor& grad_y, const Av
       "lockstep::avg_pool_backward", space, grad_x.numel(), KOKKOS_LAMBDA(std::int64_t at) {
         const PlacedElement x(at, dims.d.in, dims.h.in, dims.w.in);
         const std::int64_t plane = x.plane * dims.out_plane();
-        const OutputRange d = dims.d.outputs_over(x.i), h = dims.h.outputs_over(x.j),
-                          w = dims.w.outputs_over(x.k);
         T sum = accumulate ? out(at) : T{0};
-        for (std::int64_t i = d.begin; i < d.end; ++i) {
-          for (std::int64_t j = h.begin; j < h.end && dims.d.has_tap(i, x.i); ++j) {
-            for (std::int64_t k = w.end - 1; k >= w.begin && dims.h.has_tap(j, x.j); --k) {
-              if (!dims.w.has_tap(k, x.k)) continue;
-              sum += g(plane + dims.out_place(i, j, k)) / divisor.of(dims, i, j, k);
-            }
-          }
-        }
+        each_output(dims, x, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+          if (!dims.d.has_tap(i, x.i) || !dims.h.has_tap(j, x.j) || !dims.w.has_tap(k, x.k)) return;
+          sum += g(plane + dims.out_place(i, j, k)) / divisor.of(dims, i, j, k);
+        });
         out(at) = sum;
       });
 }
@@ -303,7 +300,7 @@ void adaptive_avg_pool_kernel(const Space& space, const Tensor& x, const Tensor&
       });
 }
 
-// A thread adds up the gradient of one element of x: of each row of outputs first its columns.
+// A thread adds up the gradient of one element of x.
 template <class T, class Space>
 void adaptive_avg_pool_backward_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
                                        const Tensor& grad_x) {
@@ -315,19 +312,11 @@ void adaptive_avg_pool_backward_kernel(const Space& space, const Tensor& grad_y,
       KOKKOS_LAMBDA(std::int64_t at) {
         const PlacedElement x(at, dims.d.in, dims.h.in, dims.w.in);
         const std::int64_t plane = x.plane * dims.out_plane();
-        const OutputRange d = dims.d.outputs_over(x.i), h = dims.h.outputs_over(x.j),
-                          w = dims.w.outputs_over(x.k);
         T sum = accumulate ? out(at) : T{0};
-        for (std::int64_t i = d.begin; i < d.end; ++i) {
-          for (std::int64_t j = h.begin; j < h.end; ++j) {
-            T row{0};
-            for (std::int64_t k = w.begin; k < w.end; ++k) {
-              row += g(plane + dims.out_place(i, j, k)) /
-                     static_cast<T>(dims.d.elements(i) * dims.h.elements(j) * dims.w.elements(k));
-            }
-            sum += row;
-          }
-        }
+        each_output(dims, x, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+          sum += g(plane + dims.out_place(i, j, k)) /
+                 static_cast<T>(dims.d.elements(i) * dims.h.elements(j) * dims.w.elements(k));
+        });
         out(at) = sum;
       });
 }

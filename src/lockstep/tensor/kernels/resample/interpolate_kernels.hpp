@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/multiply_add.hpp>
 #include <lockstep/tensor/kernels/output_range.hpp>
 #include <lockstep/tensor/kernels/resample/interpolate.hpp>
 
@@ -111,9 +110,7 @@ void nearest_kernel(const Space& space, const Tensor& x, const Ratios& ratios, c
       });
 }
 
-// A thread adds up the gradient of one element of x: first the rows of y, column by column, then
-// the columns, pairs of them together. Where all rows of a slice have the same source, the host
-// adds those of further slices, too, before the columns.
+// A thread adds up the gradient of one element of x.
 template <class T, class Space>
 void nearest_backward_kernel(const Space& space, const Tensor& grad_y, const Ratios& ratios,
                              bool accumulate, const Tensor& grad_x) {
@@ -122,7 +119,6 @@ void nearest_backward_kernel(const Space& space, const Tensor& grad_y, const Rat
   const Volume from(grad_x), to(grad_y);
   const NearestPlaces planes(from.depth, to.depth, ratios[0]),
       rows(from.height, to.height, ratios[1]), columns(from.width, to.width, ratios[2]);
-  const bool pairs = columns.are_pairs(), one_row = to.height > 0 && rows(to.height - 1) == 0;
   for_each(
       "lockstep::interpolate_nearest_backward", space, grad_x.numel(),
       KOKKOS_LAMBDA(std::int64_t i) {
@@ -131,24 +127,11 @@ void nearest_backward_kernel(const Space& space, const Tensor& grad_y, const Rat
         const OutputRange d = planes.outputs_of(slice % from.depth),
                           h = rows.outputs_of(line % from.height),
                           w = columns.outputs_of(i % from.width);
-        // One column of the rows of the slices [begin, end).
-        const auto column = [&](std::int64_t begin, std::int64_t end, std::int64_t at) {
-          T sum = in(to.at(plane, begin, h.begin, at));
-          for (std::int64_t s = begin; s < end; ++s) {
-            for (std::int64_t r = s == begin ? h.begin + 1 : h.begin; r < h.end; ++r) {
-              sum += in(to.at(plane, s, r, at));
-            }
-          }
-          return sum;
-        };
         T sum = accumulate ? out(i) : T{0};
-        const std::int64_t together = one_row ? d.end - d.begin : 1;
-        for (std::int64_t s = d.begin; s < d.end && h.begin < h.end; s += together) {
-          if (pairs && w.begin < w.end) {
-            sum += column(s, s + together, w.begin) + column(s, s + together, w.begin + 1);
-            continue;
+        for (std::int64_t s = d.begin; s < d.end; ++s) {
+          for (std::int64_t r = h.begin; r < h.end; ++r) {
+            for (std::int64_t c = w.begin; c < w.end; ++c) sum += in(to.at(plane, s, r, c));
           }
-          for (std::int64_t c = w.begin; c < w.end; ++c) sum += column(s, s + together, c);
         }
         out(i) = sum;
       });
@@ -197,12 +180,12 @@ void bilinear_backward_kernel(const Space& space, const Tensor& grad_y, const Ra
           for (std::int64_t c = in_columns.begin; c < in_columns.end; ++c) {
             const Between<T> column = columns(c);
             const T gradient = in(to.at(plane, 0, r, c));
-            if (column.low == w) gathered = multiply_add(T{1} - column.share, gradient, gathered);
-            if (column.high == w) gathered = multiply_add(column.share, gradient, gathered);
+            if (column.low == w) gathered += (T{1} - column.share) * gradient;
+            if (column.high == w) gathered += column.share * gradient;
           }
           const Between<T> row = rows(r);
-          if (row.low == h) sum = multiply_add(T{1} - row.share, gathered, sum);
-          if (row.high == h) sum = multiply_add(row.share, gathered, sum);
+          if (row.low == h) sum += (T{1} - row.share) * gathered;
+          if (row.high == h) sum += row.share * gathered;
         }
         out(i) = sum;
       });

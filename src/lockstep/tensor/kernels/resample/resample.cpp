@@ -8,7 +8,6 @@
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/host_or_kernels.hpp>
-#include <lockstep/tensor/kernels/multiply_add.hpp>
 #include <lockstep/tensor/kernels/output_range.hpp>
 
 namespace lockstep {
@@ -179,8 +178,7 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Resampling&
           const WeightedPlaces<T> output = sampling.of(i);
           const T gradient = in((outer * to + i) * inner + at % inner);
           for (std::size_t k = 0; k < taps; ++k) {
-            if (output.places[k] == place)
-              sum = detail::multiply_add(output.shares[k], gradient, sum);
+            if (output.places[k] == place) sum += output.shares[k] * gradient;
           }
         }
         out(at) = sum;

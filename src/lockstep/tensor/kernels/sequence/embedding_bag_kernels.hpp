@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/multiply_add.hpp>
 #include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
 #include <lockstep/tensor/kernels/sequence/row_links.hpp>
 
@@ -76,7 +75,7 @@ void bag_sum_kernel(const Space& space, const Bags& bags, const Tensor& weight, 
         T sum{0};
         for (std::int64_t entry = views.offsets(bag); entry < views.end(bag); ++entry) {
           if (!views.counts(entry)) continue;
-          sum = multiply_add(views.factor(entry, share), table(views.index(entry), c), sum);
+          sum += views.factor(entry, share) * table(views.index(entry), c);
         }
         out(bag, c) = sum;
       });
@@ -144,7 +143,7 @@ void bag_backward_kernel(const Space& space, const Bags& bags, const Tensor& gra
         for (std::int64_t entry = first; entry >= 0; entry = link(0, entry)) {
           const std::int64_t bag = home(entry);
           if (!is_max) {
-            sum = multiply_add(factor(entry), g(bag, c), sum);
+            sum += factor(entry) * g(bag, c);
           } else if (bag != last_bag && rows(bag, c) == row) {
             sum += g(bag, c);
           }
