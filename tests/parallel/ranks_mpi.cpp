@@ -4,14 +4,11 @@
 
 #include "asked_for_device.hpp"
 #include "ranks.hpp"
+#include "world_size.hpp"
 
 namespace lockstep::test {
 
-std::vector<int> rank_counts() {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return {size};
-}
+std::vector<int> rank_counts() { return world_size(); }
 
 void on_ranks(int, const RankBody& body) {
   const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(60)});

@@ -8,14 +8,11 @@
 #include <lockstep/nn/device_guard.hpp>
 
 #include "ranks.hpp"
+#include "world_size.hpp"
 
 namespace lockstep::test {
 
-std::vector<int> rank_counts() {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return {size};
-}
+std::vector<int> rank_counts() { return world_size(); }
 
 void on_ranks(int, const RankBody& body) {
   constexpr Device gpu{DeviceType::cuda, 0};
