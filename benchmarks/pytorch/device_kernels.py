@@ -42,14 +42,14 @@ def main():
         best = min(best, time.perf_counter() - start)
     print(f"speed eager launches f32 1000 {1 / best:.4g} thousand/s")
     for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        x = torch.full((elements // 1024, 1024), 0.5, dtype=dtype, device=device)
+        x = torch.rand(elements // 1024, 1024, device=device).mul(2).sub(1).to(dtype)
         y, weight, bias = torch.zeros_like(x), torch.ones(1024, dtype=dtype, device=device), torch.zeros(1024, dtype=dtype, device=device)
         kernels = {"copy": lambda: y.copy_(x), "gelu": lambda: F.gelu(x, approximate="tanh"), "softmax": lambda: F.softmax(x, 1),
                    "layer_norm": lambda: F.layer_norm(x, (1024,), weight, bias)}
         for kernel, f in kernels.items():
             speed = 2 * x.numel() * x.element_size() / milliseconds(device, f) / 1e6
             print(f"speed eager {kernel} {name} {elements} {speed:.4g} GB/s")
-        a, b = (torch.randn(size, size, dtype=dtype, device=device) for _ in range(2))
+        a, b = (torch.rand(size, size, device=device).mul(2).sub(1).to(dtype) for _ in range(2))
         speed = 2 * size**3 / milliseconds(device, lambda: torch.matmul(a, b)) / 1e9
         print(f"speed eager matmul {name} {size} {speed:.4g} TFLOP/s")
 

@@ -4,8 +4,9 @@
 //
 // Prints lines "speed lockstep KERNEL DTYPE SIZE VALUE UNIT": copy, gelu, softmax and layer_norm of
 // ELEMENTS numbers in rows of 1024, in bytes read and written per second; matrix products of SIZE;
-// the time to launch one more kernel.
+// launches of a kernel a second, and by Kokkos' parallel_for alone.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -19,6 +20,7 @@
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/tensor.hpp>
 #include <support/timing.hpp>
+#include <tensor/kokkos_launch.hpp>
 
 namespace lockstep {
 namespace {
@@ -36,7 +38,7 @@ Device device_named(const std::string& name) {
 template <class F>
 double milliseconds(Device device, const F& f) {
   const Stream& stream = current_stream(device);
-  DeviceEvent begin(device), end(device);
+  DeviceEvent begin(device, true), end(device, true);
   std::vector<double> rounds;
   for (int i = 0; i < 3; ++i) f();
   for (int round = 0; round < 9; ++round) {
@@ -66,9 +68,20 @@ void attempt(const char* kernel, const F& f) {
   }
 }
 
+/// Uniform in [-1, 1). Products of equal numbers need less power, and run faster.
+Tensor random_numbers(const Shape& shape, DType dtype, Device device) {
+  std::vector<float> numbers(static_cast<std::size_t>(shape.numel()));
+  std::uint32_t state = 1;
+  for (float& x : numbers) {
+    state = state * 1664525U + 1013904223U;  // Numerical Recipes' generator
+    x = static_cast<float>(state >> 8U) * 0x1p-23F - 1.0F;
+  }
+  return Tensor::from(numbers, shape).to(dtype).to(device);
+}
+
 void measure_rows(Device device, DType dtype, std::int64_t elements) {
   const Shape shape{elements / 1024, 1024};
-  const Tensor x = Tensor::full(shape, 0.5, dtype, device),
+  const Tensor x = random_numbers(shape, dtype, device),
                y = Tensor::full(shape, 0.0, dtype, device);
   const auto bandwidth = [&](const char* kernel, const auto& f) {
     attempt(kernel, [&] {
@@ -79,8 +92,9 @@ void measure_rows(Device device, DType dtype, std::int64_t elements) {
   bandwidth("copy", [&] { y.copy_from(x, true); });
   bandwidth("gelu", [&] { gelu_forward(x, Gelu::tanh, y); });
   bandwidth("softmax", [&] { softmax_forward(x, 1, y); });
-  const Tensor weight = Tensor::full({1024}, 1.0, dtype, device),
-               bias = Tensor::full({1024}, 0.0, dtype, device),
+  const DType of_sums = dtype == DType::f64 ? dtype : DType::f32;
+  const Tensor weight = Tensor::full({1024}, 1.0, of_sums, device),
+               bias = Tensor::full({1024}, 0.0, of_sums, device),
                mean = Tensor::zeros({shape[0]}, DType::f32, device),
                inverse_std = Tensor::zeros({shape[0]}, DType::f32, device);
   bandwidth("layer_norm", [&] { layer_norm_forward(x, weight, bias, 1e-5, y, mean, inverse_std); });
@@ -88,8 +102,8 @@ void measure_rows(Device device, DType dtype, std::int64_t elements) {
 
 void measure_product(Device device, DType dtype, std::int64_t size) {
   attempt("matmul", [&] {
-    const Tensor a = Tensor::full({size, size}, 0.5, dtype, device),
-                 b = Tensor::full({size, size}, 0.25, dtype, device),
+    const Tensor a = random_numbers({size, size}, dtype, device),
+                 b = random_numbers({size, size}, dtype, device),
                  y = Tensor::zeros({size, size}, dtype, device);
     const double n = static_cast<double>(size);
     print_speed("matmul", dtype, size,
@@ -98,15 +112,20 @@ void measure_product(Device device, DType dtype, std::int64_t size) {
   });
 }
 
-/// The host's time to launch a kernel while the device is busy.
+/// The host's time to launch a kernel while the device is busy, and that of Kokkos alone.
 void measure_launch(Device device) {
   const Tensor x = Tensor::zeros({1}, DType::f32, device);
   constexpr int launches = 1000;
-  const double seconds = bench::fastest(0.2, [&] {
+  const auto measure = [&](const char* kernel, const auto& launch) {
+    const double seconds = bench::fastest(0.2, launch);
+    current_stream(device).synchronize();
+    print_speed(kernel, DType::f32, launches, launches / seconds / 1e3, "thousand/s");
+  };
+  measure("launches", [&] {
     for (int i = 0; i < launches; ++i) x.fill(1.0);
   });
-  current_stream(device).synchronize();
-  print_speed("launches", DType::f32, launches, launches / seconds / 1e3, "thousand/s");
+  if (bench::launch_by_kokkos(x, 1))
+    measure("kokkos", [&] { static_cast<void>(bench::launch_by_kokkos(x, launches)); });
 }
 
 }  // namespace

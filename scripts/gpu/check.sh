@@ -14,7 +14,7 @@ usage='usage: scripts/gpu/check.sh cuda|sim OUT [PHASE...]'
 DEVICE=${1:?$usage} OUT=${2:?$usage}
 shift 2
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-declare -A seconds_of=([environment]=15 [kernels]=60 [training]=60 [nccl]=90 [sanitizer]=45 [ours]=90 [pytorch]=150)
+declare -A seconds_of=([environment]=15 [kernels]=60 [training]=60 [nccl]=120 [sanitizer]=45 [ours]=110 [pytorch]=150)
 case $DEVICE in
   cuda) phases=(environment kernels training nccl sanitizer ours pytorch) ;;
   sim) phases=(environment kernels training nccl sanitizer) ;;

@@ -28,14 +28,17 @@ std::string checkpoint_of(const std::string& run, int step) {
   return run + "/checkpoints/step-" + std::string(8 - number.size(), '0') + number + ".h5";
 }
 
+nlohmann::json summary_of(const std::string& run) {
+  return nlohmann::json::parse(read_file(run + "/summary.json"));
+}
+
 void expect_same_outcome(const std::string& a, const std::string& b, int last_step = 40) {
   const auto x = load_checkpoint(checkpoint_of(a, last_step)),
              y = load_checkpoint(checkpoint_of(b, last_step));
   expect_same_state(x, y);
   EXPECT_EQ(x.train.sums, y.train.sums);
   EXPECT_EQ(x.train.metrics, y.train.metrics);
-  const auto s = nlohmann::json::parse(read_file(a + "/summary.json")),
-             t = nlohmann::json::parse(read_file(b + "/summary.json"));
+  const auto s = summary_of(a), t = summary_of(b);
   for (const auto& [key, value] : s.items()) {
     const bool is_outcome =
         key == "steps" || key == "completed" || key.ends_with("_loss") || key.starts_with("test_");
@@ -51,6 +54,8 @@ TEST(Device, OneRankOnASimulatedDeviceLeavesTheHostsBits) {
   EXPECT_NE(good(classify(1, mlp_run(sim, on_device("sim")))).find("computes on sim:0"),
             std::string::npos);
   expect_same_outcome(host, sim);
+  EXPECT_FALSE(summary_of(host).contains("peak_device_mib"));
+  EXPECT_GT(summary_of(sim).at("peak_device_mib").at(0).get<int>(), 0);
 }
 
 TEST(Device, TwoRanksEachOnADeviceLeaveTheHostsBits) {
@@ -151,8 +156,7 @@ TEST(Device, AResumedRunWithGraphsHasTheSameBits) {
   good(classify(1, mlp_run(plain, on_device("sim", dropout))));
   EXPECT_EQ(classify(1, mlp_run(graphs, with({"--set", "run.stop_after_steps=7"}))).exit_code, 75);
   good(classify(1, mlp_run(graphs, with({"--resume"}))));
-  const int last = static_cast<int>(
-      nlohmann::json::parse(read_file(plain + "/summary.json")).at("steps").get<double>());
+  const int last = static_cast<int>(summary_of(plain).at("steps").get<double>());
   expect_same_outcome(plain, graphs, last);
 }
 

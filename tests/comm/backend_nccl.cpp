@@ -10,6 +10,7 @@
 #include <comm/tensors.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/nccl_group.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep::test {
 namespace {
@@ -29,13 +30,17 @@ Tensor gpu_memory(std::int64_t bytes) {
   return Tensor::over(std::move(storage), 0, {bytes}, DType::u8);
 }
 
-void read_gpu(const Tensor& t, void* to) {
-  expect_success(cudaMemcpy(to, t.data(), t.bytes(), cudaMemcpyDefault));
+/// Behind the work on the current stream, as a collective's result is after wait(). The null
+/// stream's copies are not ordered with it.
+void copy_on_stream(void* to, const void* from, std::size_t bytes) {
+  const Stream& stream = current_stream(gpu);
+  expect_success(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream.handle()));
+  stream.synchronize();
 }
 
-void write_gpu(const Tensor& t, const void* from) {
-  expect_success(cudaMemcpy(t.data(), from, t.bytes(), cudaMemcpyDefault));
-}
+void read_gpu(const Tensor& t, void* to) { copy_on_stream(to, t.data(), t.bytes()); }
+
+void write_gpu(const Tensor& t, const void* from) { copy_on_stream(t.data(), from, t.bytes()); }
 
 std::shared_ptr<ProcessGroup> gpu_group(const GroupOptions& options) {
   auto control = make_mpi_group(MPI_COMM_WORLD, options);

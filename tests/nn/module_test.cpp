@@ -127,6 +127,19 @@ TEST(Initialisation, SameSeedGivesTheSameParametersAndAnotherSeedOthers) {
   EXPECT_NE(weights(1), weights(2));
 }
 
+TEST(Initialisation, ThatIsSkippedLeavesLaterParametersAsTheyAre) {
+  const auto second_of_two = [](bool first_is_skipped) {
+    manual_seed(5);
+    std::optional<SkipInit> skip;
+    if (first_is_skipped) skip.emplace();
+    const Tensor first = normal({3, 4}, 1.0);
+    EXPECT_EQ(first.shape(), Shape({3, 4}));
+    skip.reset();
+    return uniform({7}, 1.0).to_vector<float>();
+  };
+  EXPECT_EQ(second_of_two(true), second_of_two(false));
+}
+
 TEST(Initialisation, DefaultsAreUniformWithinOneOverTheRootOfFanIn) {
   manual_seed(3);
   const auto weight = default_weight({100, 10, 5, 5}).to_vector<float>();

@@ -37,8 +37,8 @@ inline double gpu_tolerance(DType dtype) {
 
 /// Expects the host's bits from a simulated device, which runs the host's kernels. A GPU sums in
 /// another order and has its own exponential functions: it must be within `tolerance` of the
-/// largest number. A simulated device that stands in for one must be within `stand_in` of it, or of
-/// 1, the size of inputs whose terms may cancel.
+/// largest number, or of 1, the size of inputs whose terms may cancel. A simulated device that
+/// stands in for one must be within `stand_in` of it.
 inline void expect_like_host(Device device, const std::vector<double>& found,
                              const std::vector<double>& expected, double tolerance,
                              double stand_in = 0) {
@@ -48,7 +48,7 @@ inline void expect_like_host(Device device, const std::vector<double>& found,
     if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
   }
   const double bound =
-      device.type == DeviceType::cuda ? tolerance * largest : stand_in * std::max(largest, 1.0);
+      (device.type == DeviceType::cuda ? tolerance : stand_in) * std::max(largest, 1.0);
   for (std::size_t i = 0; i < found.size(); ++i) {
     const bool is_same =
         found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]));

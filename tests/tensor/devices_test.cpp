@@ -181,7 +181,7 @@ TEST_P(OnDevice, ATensorMovesToEveryOtherDevice) {
 TEST_P(OnDevice, EventsAndStreamsOfHostAndDevicesBehaveAlike) {
   const Stream work = Stream::from_pool(GetParam());
   const Tensor x = Tensor::zeros({1000}, DType::f32, GetParam());
-  DeviceEvent made(GetParam()), added(GetParam());
+  DeviceEvent made(GetParam(), true), added(GetParam(), true);
   EXPECT_TRUE(made.is_over());
   made.record(current_stream(GetParam()));
   {
@@ -194,6 +194,9 @@ TEST_P(OnDevice, EventsAndStreamsOfHostAndDevicesBehaveAlike) {
   added.synchronize();
   EXPECT_TRUE(added.is_over());
   EXPECT_GE(added.milliseconds_since(made), 0.0);
+  const DeviceEvent untimed(GetParam());
+  EXPECT_THROW(static_cast<void>(added.milliseconds_since(untimed)), Error);
+  EXPECT_THROW(static_cast<void>(untimed.milliseconds_since(made)), Error);
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 1.0F));
 }
 

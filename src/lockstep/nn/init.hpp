@@ -5,6 +5,20 @@
 
 namespace lockstep::nn {
 
+/// While it lives, these functions leave the elements of this thread's new parameters undefined and
+/// unwritten: for a model whose names and shapes alone matter. The sequence of random numbers goes
+/// on as without it. PyTorch's skip_init.
+class SkipInit {
+ public:
+  SkipInit() noexcept;
+  ~SkipInit();
+  SkipInit(const SkipInit&) = delete;
+  SkipInit& operator=(const SkipInit&) = delete;
+
+ private:
+  bool before_;
+};
+
 /// A new f32 tensor with elements uniform in [-bound, bound), drawn from this thread's sequence
 /// (manual_seed).
 [[nodiscard]] Tensor uniform(const Shape& shape, double bound);

@@ -50,6 +50,7 @@ std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
 }
 
 thread_local RandomSequence sequence{.thread = not_numbered};
+thread_local bool skips_init = false;
 thread_local RandomContextGuard* current_guard = nullptr;
 thread_local RandomTape *recorded_tape = nullptr, *played_tape = nullptr;
 
@@ -62,6 +63,9 @@ std::uint64_t seed_of_thread() {
 }
 
 }  // namespace
+
+SkipInit::SkipInit() noexcept : before_(std::exchange(skips_init, true)) {}
+SkipInit::~SkipInit() { skips_init = before_; }
 
 void manual_seed(std::uint64_t seed) { sequence = {.seed = seed}; }
 
@@ -178,6 +182,7 @@ RandomKey RandomStream::draw() {
 
 Tensor uniform(const Shape& shape, double bound) {
   PhiloxSequence random(sequence.seed, sequence.next_parameter++);
+  if (skips_init) return Tensor::empty(shape);
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (float& element : elements) {
     element = static_cast<float>((2.0 * static_cast<double>(random.uniform()) - 1.0) * bound);
@@ -187,6 +192,7 @@ Tensor uniform(const Shape& shape, double bound) {
 
 Tensor normal(const Shape& shape, double standard_deviation) {
   PhiloxSequence random(sequence.seed, sequence.next_parameter++);
+  if (skips_init) return Tensor::empty(shape);
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (float& element : elements) {  // Box and Muller 1958; 1 - uniform() is never 0
     const double radius = std::sqrt(-2.0 * std::log(1.0 - static_cast<double>(random.uniform())));

@@ -107,8 +107,10 @@ StreamGuard::StreamGuard(const Stream& stream) : before_(current_stream(stream.d
 
 StreamGuard::~StreamGuard() { current_stream(before_.device()) = before_; }
 
-DeviceEvent::DeviceEvent(Device device) : device_(device) {
-  if (device.type != DeviceType::host) event_ = runtime_of(device.type).make_event(device.index);
+DeviceEvent::DeviceEvent(Device device, bool enable_timing)
+    : device_(device), enable_timing_(enable_timing) {
+  if (device.type != DeviceType::host)
+    event_ = runtime_of(device.type).make_event(device.index, enable_timing);
 }
 
 DeviceEvent::~DeviceEvent() {
@@ -130,6 +132,9 @@ void DeviceEvent::synchronize() const {
 }
 
 double DeviceEvent::milliseconds_since(const DeviceEvent& earlier) const {
+  if (!enable_timing_ || !earlier.enable_timing_) {
+    throw Error("DeviceEvent: the time between events is known only with enable_timing in both");
+  }
   if (!event_ || !earlier.event_) return 0;
   return runtime_of(device_.type).milliseconds(earlier.event_, event_);
 }

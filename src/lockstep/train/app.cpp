@@ -24,6 +24,7 @@
 #include <lockstep/io/folder.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/tensor/storage.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/report/console.hpp>
@@ -306,9 +307,12 @@ class Run {
                        .seed = static_cast<std::int64_t>(plan_.train.seed),
                        .threads = threads_,
                        .wall_s = seconds_since_process_start(),
-                       .peak_rss_mib = peak_rss_mib(*group_),
+                       .peak_rss_mib = mib_of_ranks(*group_, peak_resident_bytes()),
                        .libraries = libraries_,
                        .completed = completed};
+    if (plan_.device != Device{}) {
+      facts.peak_device_mib = mib_of_ranks(*group_, memory_stats(plan_.device).peak_in_use);
+    }
     agree(*group_, [&] {
       folder_->expect_there();
       if (group_->rank() != 0) return;

@@ -45,7 +45,7 @@ void StepFigures::set_update(const UpdateFigures& update) {
 DeviceSpans* StepFigures::spans() {
   if (device_ == Device{} || !tracing()) return nullptr;
   if (!latest_) {
-    first_.emplace(device_).record(current_stream(device_));
+    first_.emplace(device_, true).record(current_stream(device_));
     first_->synchronize();
     latest_ = DeviceMoment{&*first_, trace_now()};
   }

@@ -70,7 +70,7 @@ class StepFigures {
   /// A rank without samples contributes 0 for its undefined mean.
   [[nodiscard]] static double weighted(const Part& part);
   struct Step {
-    explicit Step(Device device) : spans(device), arrived(device) {}
+    explicit Step(Device device) : spans(device), arrived(device, true) {}
     std::int64_t number = 0;
     std::vector<Part> parts;  // only the first `used` count
     std::size_t used = 0;

@@ -13,6 +13,7 @@
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/io/folder.hpp>
+#include <lockstep/nn/init.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
@@ -220,6 +221,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const RunPlan carried_out = as_carried_out(plan, task, parts_of_batch);
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
+  const nn::SkipInit for_names_and_shapes;
   const auto model = task.make_model();
   if (mesh.pp > 1) expect_stages_fit(task, plan, mesh.pp, model);
   divide_for_check(plan, mesh, *task.data().train, *model);

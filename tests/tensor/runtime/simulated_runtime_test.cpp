@@ -97,7 +97,7 @@ TEST_F(SimulatedDeviceTest, TheSeedDecidesTheOrderOfStreams) {
 }
 
 TEST_F(SimulatedDeviceTest, AnEventOrdersTwoStreamsWhateverTheSeed) {
-  RuntimeEvent* const event = runtime.make_event(device);
+  RuntimeEvent* const event = runtime.make_event(device, true);
   const auto order = [&](std::uint64_t seed) {
     runtime.set_seed(seed);
     diary.text.clear();
@@ -131,7 +131,7 @@ TEST_F(SimulatedDeviceTest, AKernelThatWaitsForOthersHoldsItsStreamOnly) {
   runtime.launch_when(a, "wait", ready, LateCall::of([this] { diary.write('1'); }));
   write_late(a, '2');
   write_late(b, 'b');
-  RuntimeEvent* const last = runtime.make_event(device);
+  RuntimeEvent* const last = runtime.make_event(device, true);
   runtime.record(last, a);
   while (!was_asked) static_cast<void>(runtime.is_over(last));
   runtime.synchronize(b);
@@ -143,8 +143,8 @@ TEST_F(SimulatedDeviceTest, AKernelThatWaitsForOthersHoldsItsStreamOnly) {
 }
 
 TEST_F(SimulatedDeviceTest, ARepeatedlyQueriedEventCompletes) {
-  RuntimeEvent* const first = runtime.make_event(device);
-  RuntimeEvent* const last = runtime.make_event(device);
+  RuntimeEvent* const first = runtime.make_event(device, true);
+  RuntimeEvent* const last = runtime.make_event(device, true);
   EXPECT_TRUE(runtime.is_over(last)) << "it was never recorded";
   runtime.record(first, a);
   write_late(a, 'x');
@@ -242,7 +242,7 @@ TEST_F(SimulatedDeviceTest, AnExceptionOfAKernelIsADeviceError) {
 }
 
 TEST_F(SimulatedDeviceTest, AHangBlocksItsStreamUntilItIsReleased) {
-  RuntimeEvent* const event = runtime.make_event(device);
+  RuntimeEvent* const event = runtime.make_event(device, true);
   runtime.inject(device, {.hang_at = 1});
   write_late(a, 'a');
   runtime.record(event, a);

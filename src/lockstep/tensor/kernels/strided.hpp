@@ -70,13 +70,16 @@ class StridedLoop {
     for (int d = 0; d < dims_ - inner; ++d) n *= levels_[d].extent;
     return n;
   }
-  /// The start of round `r`.
-  [[nodiscard]] KOKKOS_FUNCTION Run<N> begin(std::int64_t r, int inner = 1) const {
+  /// The start of round `r`, by division of Index numbers, which r fits into.
+  template <class Index = std::int64_t>
+  [[nodiscard]] KOKKOS_FUNCTION Run<N> begin(Index r, int inner = 1) const {
     Run<N> run;
     for (int d = dims_ - inner - 1; d >= 0; --d) {
-      const std::int64_t i = d > 0 ? r % levels_[d].extent : r;
-      if (d > 0) r /= levels_[d].extent;
-      for (int k = 0; k < N; ++k) run.offset[k] += i * levels_[d].stride[k];
+      const auto extent = static_cast<Index>(levels_[d].extent);
+      const Index i = d > 0 ? r % extent : r;
+      if (d > 0) r /= extent;
+      for (int k = 0; k < N; ++k)
+        run.offset[k] += static_cast<std::int64_t>(i) * levels_[d].stride[k];
     }
     return run;
   }
@@ -102,37 +105,62 @@ class StridedLoop {
   int dims_ = 0;
 };
 
+/// Calls f for element i alone. A GPU divides numbers of 32 bits much faster than those of 64.
+template <int N, class F>
+struct SingleElements {
+  StridedLoop<N> loop;
+  F f;
+  bool is_small;
+
+  SingleElements(const StridedLoop<N>& over, const F& call)
+      : loop(over), f(call), is_small(over.rounds(0) <= std::int64_t{0x7FFFFFFF}) {}
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    Run<N> run = is_small ? loop.begin(static_cast<std::uint32_t>(i), 0) : loop.begin(i, 0);
+    run.count = 1;
+    f(run);
+  }
+};
+
 /// The loop of for_each_run.
-struct ForEachRun {
+class ForEachRun {
+ public:
   template <int N, class Space, class F>
   [[gnu::noinline]] static void run(const char* label, const Space& space,
                                     const StridedLoop<N>& loop, const F& f) {
-    constexpr std::int64_t share = is_host_space<Space> ? 4096 : 1;
+    if (loop.rounds(0) == 0) return;
+    if constexpr (is_host_space<Space>) {
+      in_pieces(label, space, loop, f);
+    } else {
+      for_each_here(label, space, loop.rounds(0), SingleElements<N, F>(loop, f));
+    }
+  }
+
+ private:
+  template <int N, class Space, class F>
+  static void in_pieces(const char* label, const Space& space, const StridedLoop<N>& loop,
+                        const F& f) {
+    constexpr std::int64_t share = 4096;
     const int last = loop.dims() - 1;
     const std::int64_t width = loop.extent(last), rows = last > 0 ? loop.extent(last - 1) : 1;
-    if (width * rows == 0) return;
     const std::int64_t length = width < share ? width : share,
                        pieces = (width + length - 1) / length;
     const std::int64_t together = share / length, groups = (rows + together - 1) / together;
-    const std::int64_t n = loop.rounds(2) * groups * pieces;
-    if (n == 0) return;
-    for_each_here(
-        label, space, n, KOKKOS_LAMBDA(std::int64_t i) {
-          const std::int64_t piece = i % pieces, first = i / pieces % groups * together;
-          const std::int64_t end = first + together < rows ? first + together : rows;
-          Run<N> run = loop.begin(i / pieces / groups, 2);
-          const std::int64_t left = width - piece * length;
-          run.count = left < length ? left : length;
-          for (int k = 0; k < N; ++k) {
-            run.offset[k] += piece * length * loop.stride(k, last);
-            if (last > 0) run.offset[k] += first * loop.stride(k, last - 1);
-          }
-          for (std::int64_t r = first; r < end; ++r) {
-            f(run);
-            if (last == 0) continue;
-            for (int k = 0; k < N; ++k) run.offset[k] += loop.stride(k, last - 1);
-          }
-        });
+    for_each_here(label, space, loop.rounds(2) * groups * pieces, [=](std::int64_t i) {
+      const std::int64_t piece = i % pieces, first = i / pieces % groups * together;
+      const std::int64_t end = first + together < rows ? first + together : rows;
+      Run<N> run = loop.begin(i / pieces / groups, 2);
+      const std::int64_t left = width - piece * length;
+      run.count = left < length ? left : length;
+      for (int k = 0; k < N; ++k) {
+        run.offset[k] += piece * length * loop.stride(k, last);
+        if (last > 0) run.offset[k] += first * loop.stride(k, last - 1);
+      }
+      for (std::int64_t r = first; r < end; ++r) {
+        f(run);
+        if (last == 0) continue;
+        for (int k = 0; k < N; ++k) run.offset[k] += loop.stride(k, last - 1);
+      }
+    });
   }
 };
 

@@ -210,7 +210,7 @@ void CachingAllocator::mark_uses(MemoryBlock& block) noexcept {
           events.pop_back();
         }
       }
-      if (!use.event) use.event = runtime_.make_event(use.device);
+      if (!use.event) use.event = runtime_.make_event(use.device, false);
       runtime_.record(use.event, use.stream);
     } catch (...) {  // the device has failed: there is nothing left to wait for
       continue;

@@ -77,10 +77,12 @@ class CudaRuntime final : public DeviceRuntime {
     expect(cudaMemsetAsync(to, value, bytes, of(stream)), "cudaMemsetAsync");
   }
 
-  [[nodiscard]] RuntimeEvent* make_event(int device) override {
+  [[nodiscard]] RuntimeEvent* make_event(int device, bool enable_timing) override {
     const CudaDeviceScope here(device);
     cudaEvent_t event = nullptr;
-    expect(cudaEventCreateWithFlags(&event, cudaEventDefault), "cudaEventCreateWithFlags");
+    expect(
+        cudaEventCreateWithFlags(&event, enable_timing ? cudaEventDefault : cudaEventDisableTiming),
+        "cudaEventCreateWithFlags");
     return reinterpret_cast<RuntimeEvent*>(event);
   }
   void destroy(RuntimeEvent* event) noexcept override {

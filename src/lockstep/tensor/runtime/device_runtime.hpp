@@ -71,7 +71,7 @@ class DeviceRuntime {
 
   // --- events: marks in a stream's order
 
-  [[nodiscard]] virtual RuntimeEvent* make_event(int device) = 0;
+  [[nodiscard]] virtual RuntimeEvent* make_event(int device, bool enable_timing) = 0;
   virtual void destroy(RuntimeEvent* event) noexcept = 0;
   /// Marks the work enqueued on the stream so far, in place of the previous mark.
   virtual void record(RuntimeEvent* event, RuntimeStream* stream) = 0;
@@ -80,7 +80,7 @@ class DeviceRuntime {
   virtual void wait(RuntimeStream* stream, RuntimeEvent* event) = 0;
   [[nodiscard]] virtual bool is_over(RuntimeEvent* event) = 0;
   virtual void synchronize(RuntimeEvent* event) = 0;
-  /// Between two marks that are over.
+  /// Between two marks that are over, of events with timing.
   [[nodiscard]] virtual double milliseconds(RuntimeEvent* from, RuntimeEvent* to) = 0;
 
   // --- graphs: the work of one stream, written down once and launched again and again

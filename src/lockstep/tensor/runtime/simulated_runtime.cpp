@@ -376,7 +376,7 @@ void SimulatedRuntime::synchronize_device(int index) {
   expect_sound(device, lock);
 }
 
-RuntimeEvent* SimulatedRuntime::make_event(int device) {
+RuntimeEvent* SimulatedRuntime::make_event(int device, bool /*enable_timing*/) {
   const Lock lock(mutex_);
   if (free_events_.empty()) {
     events_.push_back(std::make_unique<RuntimeEvent>());

@@ -87,7 +87,7 @@ class SimulatedRuntime final : public DeviceRuntime {
   void synchronize_device(int device) override;
   void copy(void* to, const void* from, std::size_t bytes, RuntimeStream* stream) override;
   void fill(void* to, unsigned char value, std::size_t bytes, RuntimeStream* stream) override;
-  [[nodiscard]] RuntimeEvent* make_event(int device) override;
+  [[nodiscard]] RuntimeEvent* make_event(int device, bool enable_timing) override;
   void destroy(RuntimeEvent* event) noexcept override;
   void record(RuntimeEvent* event, RuntimeStream* stream) override;
   void wait(RuntimeStream* stream, RuntimeEvent* event) override;

@@ -13,6 +13,7 @@
 #include <lockstep/comm/agreed_error.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/files/json_file.hpp>
+#include <lockstep/nn/init.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/train/launch/checks.hpp>
@@ -87,6 +88,7 @@ Findings check_device(ProcessGroup& group, const RunOptions& options) {
 }  // namespace
 
 DeckFacts facts_of(const Task& task, const RunPlan& plan, const std::string& deck_hash) {
+  const nn::SkipInit for_shapes;
   return {.deck_hash = deck_hash,
           .run_folder = plan.run.dir,
           .run = plan.run,

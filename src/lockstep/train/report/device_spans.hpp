@@ -41,7 +41,7 @@ class DeviceSpans {
 
  private:
   struct Marks {
-    explicit Marks(Device device) : begin(device), end(device) {}
+    explicit Marks(Device device) : begin(device, true), end(device, true) {}
     const char* name = "";
     DeviceEvent begin, end;
   };

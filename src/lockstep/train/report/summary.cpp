@@ -5,15 +5,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/checkpoint/file/metadata.hpp>
 #include <lockstep/data/files/json_file.hpp>
 
 namespace lockstep::train {
 
-std::vector<std::int64_t> peak_rss_mib(ProcessGroup& group) {
-  const std::vector<std::int64_t> mine{peak_resident_bytes() >> 20U};
+std::vector<std::int64_t> mib_of_ranks(ProcessGroup& group, std::int64_t bytes) {
+  const std::vector<std::int64_t> mine{bytes >> 20U};
   const Tensor all = Tensor::empty({group.size(), 1}, DType::i64);
   group.all_gather(Tensor::from(mine, {1}), all).wait();
   return all.to_vector<std::int64_t>();
@@ -62,6 +61,9 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"wall_s", number(facts.wall_s)},
       {"first_step_s", number(outcome.first_step_s)},
       {"peak_rss_mib", facts.peak_rss_mib},
+  });
+  if (!facts.peak_device_mib.empty()) json["peak_device_mib"] = facts.peak_device_mib;
+  json.update({
       {"seed", facts.seed},
       {"deck_hash", facts.deck_hash},
       {"version", version()},

@@ -10,6 +10,7 @@
 #include <lockstep/base/some_of.hpp>
 #include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/data/files/looked_for.hpp>
+#include <lockstep/nn/init.hpp>
 #include <lockstep/predict/predictor.hpp>
 #include <lockstep/tensor/copy_part.hpp>
 #include <lockstep/tensor/finite.hpp>
@@ -99,6 +100,7 @@ StateDict read_init_from(ProcessGroup& group, const fs::path& path, const Task& 
     }
     const fs::path file = checkpoint_of(path);
     weights = read_weights(file).model;
+    const nn::SkipInit for_names_and_shapes;
     const WeightsTaken fits = take_weights(weights, task.make_model()->state_dict());
     if (fits.are_another_models()) {
       throw InputError(fmt::format("train.init_from: {} in {} fits this model: {}",

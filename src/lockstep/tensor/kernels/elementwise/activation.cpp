@@ -40,21 +40,25 @@ struct TanhGelu {
                               *backward = "lockstep::gelu_tanh_backward";
   static constexpr double twice_root = 1.5957691216057308;  // 2 sqrt(2 / pi)
   template <class T>
-  static constexpr T a = static_cast<T>(twice_root);
+  KOKKOS_FUNCTION static constexpr T a() {
+    return static_cast<T>(twice_root);
+  }
   template <class T>
-  static constexpr T b = static_cast<T>(twice_root * 0.044715);
+  KOKKOS_FUNCTION static constexpr T b() {
+    return static_cast<T>(twice_root * 0.044715);
+  }
 
   template <class T>
   KOKKOS_FUNCTION static T value(T x) {
-    const T v = x * (a<T> + b<T> * x * x), e = math::exp_or_zero(-std::fabs(v));
-    return x * (v < T{0} ? e : T{1}) / (T{1} + e);
+    const T v = x * (a<T>() + b<T>() * x * x), e = math::exp_or_zero(-std::fabs(v));
+    return math::quotient(x * (v < T{0} ? e : T{1}), T{1} + e);
   }
   template <class T>
   KOKKOS_FUNCTION static T gradient(T g, T x) {
     // Beyond |x| = 30 e is 0; the bound prevents an overflow of x^3.
     const T square = x * x, z = square > T{900} ? T{900} : square;
-    const T e = math::exp_or_zero(-std::fabs(x * (a<T> + b<T> * z)));
-    const T inverse = T{1} / (T{1} + e), steepness = (a<T> + T{3} * b<T> * z) * e * inverse;
+    const T e = math::exp_or_zero(-std::fabs(x * (a<T>() + b<T>() * z)));
+    const T inverse = math::quotient(T{1}, T{1} + e), steepness = (a<T>() + T{3} * b<T>() * z) * e * inverse;
     return g * inverse * ((x < T{0} ? e : T{1}) + x * steepness);
   }
 };

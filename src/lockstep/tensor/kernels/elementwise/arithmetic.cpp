@@ -51,6 +51,7 @@ struct Atan2Slope {
 };
 
 // Operands of the innermost loop. `first` is read before it, `get` within it; S is the stored type.
+// A call gives element i of one that is as long as the result, or has one element.
 
 /// Elements side by side.
 template <class S, class Space>
@@ -62,6 +63,7 @@ struct Neighbours {
   [[nodiscard]] KOKKOS_FUNCTION SumOf<S> get(SumOf<S>, std::int64_t i) const {
     return static_cast<SumOf<S>>(elements(i));
   }
+  KOKKOS_FUNCTION SumOf<S> operator()(std::int64_t i) const { return get(0, i); }
 };
 
 /// One element.
@@ -76,6 +78,7 @@ struct Repeated {
   [[nodiscard]] KOKKOS_FUNCTION SumOf<S> get(SumOf<S> element, std::int64_t) const {
     return element;
   }
+  KOKKOS_FUNCTION SumOf<S> operator()(std::int64_t) const { return first(0); }
 };
 
 /// Products of neighbours.
@@ -87,6 +90,7 @@ struct Products {
   [[nodiscard]] KOKKOS_FUNCTION SumOf<S> get(SumOf<S>, std::int64_t i) const {
     return a.get(0, i) * b.get(0, i);
   }
+  KOKKOS_FUNCTION SumOf<S> operator()(std::int64_t i) const { return get(0, i); }
 };
 
 template <class T, class Op, class A, class B, class Space>
@@ -94,6 +98,11 @@ void arithmetic_kernel(const Space& space, const StridedLoop<3>& loop, const A& 
                        bool accumulate, SumOf<T> scale, const Tensor& out) {
   using Wide = SumOf<T>;
   const auto result = flat_view<Space, T>(out);
+  if (!is_host_space<Space> && loop.dims() == 1) {  // nothing is broadcast but single elements
+    return set_or_add_elements(
+        "lockstep::arithmetic_alike", space, out.numel(), accumulate, result,
+        KOKKOS_LAMBDA(Wide x, Wide y) { return scale * Op::apply(x, y); }, a, b);
+  }
   for_each_run(
       "lockstep::arithmetic", space, loop, KOKKOS_LAMBDA(const Run<3>& run) {
         const std::int64_t in_a = run.offset[0], in_b = run.offset[1], in_out = run.offset[2];
@@ -157,11 +166,9 @@ void number_kernel(const Space& space, const Tensor& a, SumOf<T> number, bool ac
   using Wide = SumOf<T>;
   const auto in = flat_view<Space, const T>(a);
   const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      "lockstep::arithmetic_number", space, a.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const Wide value = Op::apply(static_cast<Wide>(in(i)), number);
-        out(i) = static_cast<T>(accumulate ? static_cast<Wide>(out(i)) + value : value);
-      });
+  set_or_add_elements(
+      "lockstep::arithmetic_number", space, a.numel(), accumulate, out,
+      KOKKOS_LAMBDA(T x) { return Op::apply(static_cast<Wide>(x), number); }, in);
 }
 
 /// b / a.

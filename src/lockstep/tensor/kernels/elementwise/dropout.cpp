@@ -87,11 +87,12 @@ void apply_elementwise_kernel(const Space& space, const Tensor& x, const Tensor&
   const auto in = flat_view<Space, const T>(x);
   const auto factor = flat_view<Space, const S>(scale);
   const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      "lockstep::apply_scale_elementwise", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        out(i) = static_cast<T>((accumulate ? static_cast<Wide>(out(i)) : Wide{0}) +
-                                static_cast<Wide>(in(i)) * scale_of<Wide>(factor(i), kept));
-      });
+  set_or_add_elements(
+      "lockstep::apply_scale_elementwise", space, x.numel(), accumulate, out,
+      KOKKOS_LAMBDA(T x_at, S scale_at) {
+        return static_cast<Wide>(x_at) * scale_of<Wide>(scale_at, kept);
+      },
+      in, factor);
 }
 
 template <class T, class S, class Space>

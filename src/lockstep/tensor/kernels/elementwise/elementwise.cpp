@@ -49,17 +49,17 @@ void expect_same_shape(const char* operation, const Tensor& a, const Tensor& b) 
 template <class T, class Space>
 void fill_kernel(const Space& space, const Tensor& t, T value) {
   const auto out = flat_view<Space, T>(t);
-  for_each(
-      "lockstep::fill", space, t.numel(), KOKKOS_LAMBDA(std::int64_t i) { out(i) = value; });
+  set_elements(
+      "lockstep::fill", space, t.numel(), out, KOKKOS_LAMBDA() { return value; });
 }
 
 template <class From, class To, class Space>
 void convert_kernel(const Space& space, const Tensor& x, const Tensor& y) {
   const auto in = flat_view<Space, const From>(x);
   const auto out = flat_view<Space, To>(y);
-  for_each_element(
-      "lockstep::convert", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = static_cast<To>(in(i)); });
+  set_elements(
+      "lockstep::convert", space, x.numel(), out,
+      KOKKOS_LAMBDA(From x_at) { return static_cast<To>(x_at); }, in);
 }
 
 template <class From, class To, class Space>
@@ -67,19 +67,21 @@ void add_scaled_kernel(const Space& space, const Tensor& x, SumOf<To> alpha, con
   using Wide = SumOf<To>;
   const auto in = flat_view<Space, const From>(x);
   const auto out = flat_view<Space, To>(y);
-  for_each_element(
-      "lockstep::add_scaled", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        out(i) = static_cast<To>(static_cast<Wide>(out(i)) + alpha * static_cast<Wide>(in(i)));
-      });
+  set_elements(
+      "lockstep::add_scaled", space, x.numel(), out,
+      KOKKOS_LAMBDA(To before, From x_at) {
+        return static_cast<To>(static_cast<Wide>(before) + alpha * static_cast<Wide>(x_at));
+      },
+      out, in);
 }
 
 template <class T, class Space>
 void scale_kernel(const Space& space, const Tensor& x, SumOf<T> alpha) {
   const auto out = flat_view<Space, T>(x);
-  for_each_element(
-      "lockstep::scale", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        out(i) = static_cast<T>(static_cast<SumOf<T>>(out(i)) * alpha);
-      });
+  set_elements(
+      "lockstep::scale", space, x.numel(), out,
+      KOKKOS_LAMBDA(T before) { return static_cast<T>(static_cast<SumOf<T>>(before) * alpha); },
+      out);
 }
 
 template <class T, class Space>

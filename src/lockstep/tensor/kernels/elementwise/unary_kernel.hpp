@@ -13,10 +13,9 @@ void unary_forward_kernel(const Space& space, const F& f, const Tensor& x, const
   using Wide = SumOf<T>;
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      F::forward, space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        out(i) = static_cast<T>(f.value(static_cast<Wide>(in(i))));
-      });
+  set_elements(
+      F::forward, space, x.numel(), out,
+      KOKKOS_LAMBDA(T x_at) { return static_cast<T>(f.value(static_cast<Wide>(x_at))); }, in);
 }
 
 template <class T, class Space, class F>
@@ -26,19 +25,12 @@ void unary_backward_kernel(const Space& space, const F& f, const Tensor& grad_y,
   const auto g = flat_view<Space, const T>(grad_y);
   const auto at = flat_view<Space, const T>(saved);
   const auto result = flat_view<Space, T>(grad_x);
-  // Two loops: a choice inside keeps GCC 12 from making vectors of the longer ones.
-  if (accumulate) {
-    for_each_element(
-        F::backward, space, saved.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-          const Wide more = f.gradient(static_cast<Wide>(g(i)), static_cast<Wide>(at(i)));
-          result(i) = static_cast<T>(static_cast<Wide>(result(i)) + more);
-        });
-  } else {
-    for_each_element(
-        F::backward, space, saved.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-          result(i) = static_cast<T>(f.gradient(static_cast<Wide>(g(i)), static_cast<Wide>(at(i))));
-        });
-  }
+  set_or_add_elements(
+      F::backward, space, saved.numel(), accumulate, result,
+      KOKKOS_LAMBDA(T g_at, T saved_at) {
+        return f.gradient(static_cast<Wide>(g_at), static_cast<Wide>(saved_at));
+      },
+      g, at);
 }
 
 /// y = f(x), where make.template operator()<SumOf<T>>() is f for elements of type T.
