@@ -291,9 +291,10 @@ int fused_passes(const FusedCase& options) {
   EXPECT_EQ(test::GpuStandIn::attentions() - before, fused ? 1 : 0);
   const AttentionGrad to_keys =
       options.wants_keys ? AttentionGrad{heads(c.keys), c.accumulate} : AttentionGrad{};
-  attention_backward(plan, g, q, k, v, log_sum, {heads(c.queries)}, to_keys, {heads(c.keys)},
-                     options.gives_dots ? Tensor::zeros_like(log_sum) : Tensor(),
-                     options.gives_out ? out : Heads{});
+  attention_backward(
+      plan, g, q, k, v, log_sum, {heads(c.queries)}, to_keys, {heads(c.keys)},
+      options.gives_dots ? Tensor::zeros(log_sum.shape(), DType::f32, device) : Tensor(),
+      options.gives_out ? out : Heads{});
   return test::GpuStandIn::attentions() - before;
 }
 
