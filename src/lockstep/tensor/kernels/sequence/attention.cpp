@@ -420,7 +420,7 @@ bool attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k
   return false;
 }
 
-void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
+bool attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
                         const AttentionGrad& grad_v, const Tensor& row_dots, const Heads& out) {
@@ -428,10 +428,11 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
     if (out.tensor.defined() && !row_dots.defined() &&
         detail::attention_backward_fused(plan, grad_out, q, k, v, out, log_sum, grad_q, grad_k,
                                          grad_v)) {
-      return;
+      return true;
     }
-    return detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k,
-                                                  grad_v, row_dots);
+    detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k, grad_v,
+                                           row_dots);
+    return false;
   }
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O, class S>() {
     const Numbers numbers(plan);
@@ -450,6 +451,7 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
         grad_out.tensor, q.tensor, k.tensor, v.tensor, log_sum, grad_q.heads.tensor,
         grad_k.heads.tensor, grad_v.heads.tensor, row_dots, plan.mask, plan.key_padding_mask);
   });
+  return false;
 }
 
 }  // namespace lockstep

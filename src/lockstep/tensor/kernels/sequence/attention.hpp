@@ -49,8 +49,9 @@ struct AttentionGrad {
 /// The gradients of q, k and v, of the dtype of q, as grad_out is. The probabilities are recomputed
 /// from q, k and log_sum: memory stays linear in the length, at a fifth more arithmetic. Of a block
 /// of the keys (attention_blocks.hpp): log_sum is that of all keys, and row_dots[B,H,T] is given.
-/// With `out`, that of attention_forward, a GPU's library may compute it (attention_fused.hpp).
-void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
+/// Returns true if a GPU's library computed it in one call, which needs `out`, that of
+/// attention_forward.
+bool attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
                         const AttentionGrad& grad_v, const Tensor& row_dots = {},
