@@ -283,10 +283,9 @@ class PlainLoops final : public math::DeviceMath {
   [[nodiscard]] std::unique_ptr<math::FusedAttentionPlan> plan(const char* /*name*/,
                                                                const Attention& a,
                                                                Device /*device*/) override {
-    // The limits of cuDNN on an H100.
-    const bool is_one_to_one = a.queries == 1 && a.keys == 1;
+    // As cuDNN on an H100.
     if (a.alignment < 16 || a.width % 8 != 0 || a.width > 256 ||
-        (a.pass == AttentionPass::backward && is_one_to_one)) {
+        (a.pass == AttentionPass::backward && a.queries == 1)) {
       return nullptr;
     }
     return std::make_unique<LatePlan<Attention, math::AttentionAddresses>>(a);

@@ -27,8 +27,8 @@ using lockstep::detail::CudaDeviceScope;
 
 using GraphTensor = std::shared_ptr<Tensor_attributes>;
 
-/// Where the addresses of cuDNN's 16-byte loads begin.
-constexpr int row_alignment = 16;
+/// Bytes: cuDNN loads that many at once, of rows and of its workspace.
+constexpr int alignment = 16;
 
 /// The graph's numbers of its tensors.
 enum Number : std::int64_t { q = 1, k, v, out, log_sum, grad_out, grad_q, grad_k, grad_v };
@@ -56,7 +56,7 @@ class Description {
     return tensor.set_uid(number)
         .set_dim({a_.batch, a_.heads, rows, a_.width})
         .set_stride({strides.batch, strides.head, strides.row, 1})
-        .set_alignment(row_alignment);
+        .set_alignment(alignment);
   }
   Tensor_attributes& describe_log_sum(Tensor_attributes& tensor) const {
     return tensor.set_uid(log_sum)
@@ -147,6 +147,18 @@ class CudnnAttention final : public FusedAttentionPlan {
   std::size_t bytes_;
 };
 
+/// False for what cuDNN would compute wrongly, or crash at, without refusing it.
+bool is_sound(const Attention& a) {
+  if (a.alignment < alignment) return false;
+  if (a.pass == AttentionPass::forward) return true;
+  // The frontend keeps a sum in f32 for each row before what it hands on as cuDNN's workspace.
+  const bool is_aligned = a.batch * a.heads * a.queries * std::int64_t{4} % alignment == 0;
+  // NVIDIA/cudnn-frontend issues 1071 and 1072: one query may crash planning, or give NaN. Pull
+  // request 628: on Hopper the second half of the last 128 keys is taken for keys of score 0, which
+  // gives NaN where log-sums are below -88; a causal mask hides it.
+  return is_aligned && a.queries > 1 && (a.causal || a.keys % 128 != 64);
+}
+
 /// The bytes of workspace of the graph that cuDNN's heuristics choose an engine for; nothing if it
 /// supports none.
 std::optional<std::size_t> planned(Graph& graph, cudnnHandle_t handle) {
@@ -168,7 +180,7 @@ std::optional<std::size_t> planned(Graph& graph, cudnnHandle_t handle) {
 
 std::unique_ptr<FusedAttentionPlan> cudnn_plan(const char* name, const Attention& attention,
                                                Device device) {
-  if (attention.alignment < row_alignment) return nullptr;
+  if (!is_sound(attention)) return nullptr;
   const CudaDeviceScope here(device.index);
   const CudnnCheck<Attention> check(name, attention, device, false);
   const CudnnHandle handle(current_stream(device), check);
