@@ -1,7 +1,11 @@
 #include <support/gpu_stand_in.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
@@ -10,8 +14,10 @@
 namespace lockstep::test {
 namespace {
 
-std::atomic<int> plans_made = 0, plans_run = 0;
+std::atomic<int> plans_made = 0, plans_run = 0, attentions_run = 0;
 
+using math::Attention;
+using math::AttentionPass;
 using math::ColumnMajorProduct;
 using math::Convolution;
 using math::ConvolutionPass;
@@ -127,6 +133,116 @@ void compute(const Convolution& c, const math::ConvolutionAddresses& at) {
   dispatch_floating(c.dtype, "stand-in", [&]<class T>() { convolve<T>(c, at); });
 }
 
+/// The rows of one head, [rows, width].
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  template <class Address>
+  Rows(Address* address, const Attention::Strides& strides, std::int64_t b, std::int64_t h)
+      : data(static_cast<T*>(address) + b * strides.batch + h * strides.head),
+        stride(strides.row) {}
+  T& operator()(std::int64_t row, std::int64_t c) const { return data[row * stride + c]; }
+};
+
+template <class A, class B>
+double dot(const Rows<A>& a, std::int64_t i, const Rows<B>& b, std::int64_t j, std::int64_t width) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < width; ++c) {
+    sum += static_cast<double>(a(i, c)) * static_cast<double>(b(j, c));
+  }
+  return sum;
+}
+
+/// As a library multiplies it.
+template <class T>
+double rounded(double x) {
+  return static_cast<double>(T(static_cast<float>(x)));
+}
+
+template <class T>
+void attend(const Attention& a, const math::AttentionAddresses& at, std::int64_t b,
+            std::int64_t h) {
+  const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, h), v(at.v, a.v, b, h);
+  const Rows<T> out(at.out, a.out, b, h);
+  float* const log_sums = static_cast<float*>(at.log_sum) + (b * a.heads + h) * a.queries;
+  for (std::int64_t t = 0; t < a.queries; ++t) {
+    const std::int64_t seen = a.causal ? std::min(t + 1, a.keys) : a.keys;
+    std::vector<double> p(static_cast<std::size_t>(seen));
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::int64_t s = 0; s < seen; ++s) {
+      const double score = a.scale * dot(q, t, k, s, a.width);
+      p[static_cast<std::size_t>(s)] = score;
+      largest = std::max(largest, score);
+    }
+    for (double& x : p) sum += x = std::exp(x - largest);
+    log_sums[t] = static_cast<float>(largest + std::log(sum));
+    for (std::int64_t c = 0; c < a.width; ++c) {
+      double y = 0;
+      for (std::int64_t s = 0; s < seen; ++s) {
+        y += rounded<T>(p[static_cast<std::size_t>(s)]) * static_cast<double>(v(s, c));
+      }
+      out(t, c) = T(static_cast<float>(y / sum));
+    }
+  }
+}
+
+template <class T>
+void attend_backward(const Attention& a, const math::AttentionAddresses& at, std::int64_t b,
+                     std::int64_t h) {
+  const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, h), v(at.v, a.v, b, h);
+  const Rows<const T> out(at.out, a.out, b, h), grad_out(at.grad_out, a.grad_out, b, h);
+  const auto* const log_sums =
+      static_cast<const float*>(at.log_sum) + (b * a.heads + h) * a.queries;
+  const auto zeros = [&](std::int64_t rows) {
+    return std::vector<double>(static_cast<std::size_t>(rows * a.width));
+  };
+  std::vector<double> dq = zeros(a.queries), dk = zeros(a.keys), dv = zeros(a.keys);
+  const auto place = [&](std::int64_t row, std::int64_t c) {
+    return static_cast<std::size_t>(row * a.width + c);
+  };
+  for (std::int64_t t = 0; t < a.queries; ++t) {
+    const double common = dot(grad_out, t, out, t, a.width);
+    for (std::int64_t s = 0; s < (a.causal ? std::min(t + 1, a.keys) : a.keys); ++s) {
+      const double p =
+          std::exp(a.scale * dot(q, t, k, s, a.width) - static_cast<double>(log_sums[t]));
+      const double ds = rounded<T>(p * (dot(grad_out, t, v, s, a.width) - common));
+      for (std::int64_t c = 0; c < a.width; ++c) {
+        dv[place(s, c)] += rounded<T>(p) * static_cast<double>(grad_out(t, c));
+        dq[place(t, c)] += a.scale * ds * static_cast<double>(k(s, c));
+        dk[place(s, c)] += a.scale * ds * static_cast<double>(q(t, c));
+      }
+    }
+  }
+  const auto write = [&](const std::vector<double>& from, std::int64_t rows, const Rows<T>& to) {
+    for (std::int64_t t = 0; t < rows; ++t) {
+      for (std::int64_t c = 0; c < a.width; ++c) {
+        to(t, c) = T(static_cast<float>(from[place(t, c)]));
+      }
+    }
+  };
+  write(dq, a.queries, {at.grad_q, a.grad_q, b, h});
+  write(dk, a.keys, {at.grad_k, a.grad_k, b, h});
+  write(dv, a.keys, {at.grad_v, a.grad_v, b, h});
+}
+
+void compute(const Attention& a, const math::AttentionAddresses& at) {
+  dispatch_stored(a.dtype, "stand-in", [&]<class T>() {
+    if constexpr (sizeof(T) == 2) {
+      for (std::int64_t b = 0; b < a.batch; ++b) {
+        for (std::int64_t h = 0; h < a.heads; ++h) {
+          if (a.pass == AttentionPass::forward) {
+            attend<T>(a, at, b, h);
+          } else {
+            attend_backward<T>(a, at, b, h);
+          }
+        }
+      }
+    }
+  });
+}
+
 template <class Problem, class Addresses>
 class LatePlan final : public math::Plan<Addresses> {
  public:
@@ -137,6 +253,7 @@ class LatePlan final : public math::Plan<Addresses> {
   void run(const char* /*name*/, const Addresses& at, void* workspace,
            const Stream& stream) override {
     ++plans_run;
+    if constexpr (std::is_same_v<Problem, Attention>) ++attentions_run;
     const detail::LaunchScope scope(stream);
     const auto late = [problem = problem_, at, workspace, bytes = workspace_bytes()] {
       std::memset(workspace, 0x5A, bytes);
@@ -163,6 +280,16 @@ class PlainLoops final : public math::DeviceMath {
                                                             Device /*device*/) override {
     return std::make_unique<LatePlan<Convolution, math::ConvolutionAddresses>>(convolution);
   }
+  [[nodiscard]] std::unique_ptr<math::FusedAttentionPlan> plan(const char* /*name*/,
+                                                               const Attention& a,
+                                                               Device /*device*/) override {
+    // As cuDNN on an H100.
+    if (a.alignment < 16 || a.width % 8 != 0 || a.width > 256 ||
+        (a.pass == AttentionPass::backward && a.queries == 1)) {
+      return nullptr;
+    }
+    return std::make_unique<LatePlan<Attention, math::AttentionAddresses>>(a);
+  }
 
   static PlainLoops& instance() {
     static PlainLoops math;
@@ -176,5 +303,6 @@ GpuStandIn::GpuStandIn() : serves_(PlainLoops::instance()) {}
 
 int GpuStandIn::plans() { return plans_made; }
 int GpuStandIn::runs() { return plans_run; }
+int GpuStandIn::attentions() { return attentions_run; }
 
 }  // namespace lockstep::test

@@ -3,15 +3,16 @@
 
 namespace lockstep::test {
 
-/// While it lives, simulated devices compute like a GPU: products and convolutions by calls to a
-/// vendor's library, here plain loops run asynchronously; everything else by kernels; operations
-/// without a kernel are refused.
+/// While it lives, simulated devices compute like a GPU: products, convolutions and attention by
+/// calls to a vendor's library, here plain loops run asynchronously; everything else by kernels;
+/// operations without a kernel are refused.
 class GpuStandIn {
  public:
   GpuStandIn();
 
-  [[nodiscard]] static int plans();  ///< number of products so far
-  [[nodiscard]] static int runs();   ///< number of convolutions among them
+  [[nodiscard]] static int plans();       ///< made so far
+  [[nodiscard]] static int runs();        ///< calls of them so far
+  [[nodiscard]] static int attentions();  ///< passes of attention among these calls
 
  private:
   math::MathStandIn serves_;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/conv_device.hpp>
+#include <lockstep/tensor/kernels/sequence/attention_fused.hpp>
 #include <lockstep/tensor/kernels/sequence/attention_products.hpp>
 #include <lockstep/tensor/math/product.hpp>
 #include <lockstep/tensor/precision.hpp>
@@ -190,6 +191,24 @@ TEST(ConvolutionDescription, ACallTakesAsManySamplesAsAnIntCounts) {
         static_cast<void>(convolution_of(p, ConvolutionPass::forward, DType::f32, together + 1));
       }),
       "conv2d: 2147485440 is above a GPU library's largest index (2^31 - 1)");
+}
+
+TEST(AttentionDescription, TellsSizesAndType) {
+  math::Attention a{.batch = 2, .heads = 12, .queries = 1024, .keys = 1024, .width = 64};
+  a.causal = true;
+  EXPECT_EQ(describe(a), "forward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal");
+  math::Attention other{.pass = math::AttentionPass::backward, .dtype = DType::f16};
+  other.batch = other.heads = other.queries = other.keys = other.width = 1;
+  EXPECT_EQ(describe(other), "backward of q[1, 1, 1, 1] to 1 key of f16");
+}
+
+TEST(AttentionParts, OfAFusedBackwardHoldTwoToThe30Scores) {
+  AttentionPlan plan{.batch = 256, .heads = 12, .queries = 1024, .keys = 1024, .width = 64};
+  EXPECT_EQ(detail::samples_a_backward(plan), 85);
+  plan.batch = 3;
+  EXPECT_EQ(detail::samples_a_backward(plan), 3);
+  plan.queries = 1'000'000;
+  EXPECT_EQ(detail::samples_a_backward(plan), 1);
 }
 
 TEST(AttentionParts, HoldTwoToThe26Scores) {

@@ -1,5 +1,9 @@
 // Attention on every device that there is: as device_products_test.cpp.
+#include <algorithm>
+#include <cmath>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -63,17 +67,28 @@ std::vector<double> attention(const AttentionCase& c, DType dtype, Device device
                grad_kv = make({batch, keys, 2 * embed}, 7);
   const auto whole = [&](const Tensor& t) { return heads_in(t, heads, 0, 1); };
   const auto half = [&](const Tensor& t, int i) { return heads_in(t, heads, i, 2); };
-  const auto forward = by_products ? detail::attention_forward_by_products : attention_forward;
-  const auto backward = by_products ? detail::attention_backward_by_products : attention_backward;
-  forward(plan, whole(q), half(kv, 0), half(kv, 1), whole(out), log_sum);
-  backward(plan, whole(g), whole(q), half(kv, 0), half(kv, 1), log_sum,
-           {whole(grad_q), c.accumulate}, {half(grad_kv, 0), c.accumulate},
+  const auto backward = [&](const AttentionGrad& to_q, const AttentionGrad& to_k,
+                            const AttentionGrad& to_v, const Tensor& dots) {
+    if (by_products) {
+      detail::attention_backward_by_products(plan, whole(g), whole(q), half(kv, 0), half(kv, 1),
+                                             log_sum, to_q, to_k, to_v, dots);
+    } else {
+      attention_backward(plan, whole(g), whole(q), half(kv, 0), half(kv, 1), log_sum, to_q, to_k,
+                         to_v, dots, whole(out));
+    }
+  };
+  if (by_products) {
+    detail::attention_forward_by_products(plan, whole(q), half(kv, 0), half(kv, 1), whole(out),
+                                          log_sum);
+  } else {
+    attention_forward(plan, whole(q), half(kv, 0), half(kv, 1), whole(out), log_sum);
+  }
+  backward({whole(grad_q), c.accumulate}, {half(grad_kv, 0), c.accumulate},
            {half(grad_kv, 1), c.accumulate}, {});
   // Of a block of the keys: with the log-sums and row sums of all.
   const Tensor block_q = make({batch, queries, embed}, 6),
                block_kv = make({batch, keys, 2 * embed}, 7);
-  backward(plan, whole(g), whole(q), half(kv, 0), half(kv, 1), log_sum,
-           {whole(block_q), c.accumulate}, {half(block_kv, 0), c.accumulate},
+  backward({whole(block_q), c.accumulate}, {half(block_kv, 0), c.accumulate},
            {half(block_kv, 1), c.accumulate}, make_sums(8));
   std::vector<double> all;
   for (const Tensor& t : {out, log_sum, grad_q, grad_kv, block_q, block_kv}) {
@@ -91,6 +106,7 @@ TEST_P(MathOn, AttentionInPartsEqualsAttention) {
       {2, 2, 3, 4, 2, false, true, true},
       {1, 4, 1, 5, 4},
       {5, 1, 33, 40, 16, false, false, false, true},
+      {2, 2, 24, 40, 16},
       {0, 2, 3, 3, 4},
   };
   for (const AttentionCase& c : cases) {
@@ -153,6 +169,166 @@ TEST_P(MathOn, AttentionOf16BitsIsThatOfTheTypesPrecisionInF32Rounded) {
       ASSERT_NEAR(found[i], expected[i], std::max(unit * std::abs(expected[i]), 1e-5)) << i;
     }
   }
+}
+
+/// Of attention among [B,T,3 E], where the rows of a head lie between those of others.
+struct Packed {
+  std::vector<std::vector<double>> tensors;  ///< output, log-sums, packed gradient
+  bool forward_fused = false, backward_fused = false;
+};
+
+Packed packed_attention(const AttentionCase& c, DType dtype, Device device) {
+  const std::int64_t embed = c.heads * c.width;
+  const AttentionPlan plan{.batch = c.batch,
+                           .heads = c.heads,
+                           .queries = c.queries,
+                           .keys = c.queries,
+                           .width = c.width,
+                           .scale = 1 / std::sqrt(static_cast<double>(c.width)),
+                           .causal = c.causal};
+  const auto make = [&](std::int64_t width, int seed) {
+    const Shape shape{c.batch, c.queries, width};
+    return on(device, eighths(shape.numel(), seed), dtype).reshape(shape);
+  };
+  const Tensor qkv = make(3 * embed, 1), g = make(embed, 2), out = make(embed, 3);
+  const Tensor grad = make(3 * embed, 4);
+  const Tensor log_sum = Tensor::empty({c.batch, c.heads, c.queries}, sum_dtype(dtype), device);
+  const auto part = [&](const Tensor& t, int i) { return heads_in(t, c.heads, i, 3); };
+  const auto whole = [&](const Tensor& t) { return heads_in(t, c.heads, 0, 1); };
+  Packed result;
+  result.forward_fused =
+      attention_forward(plan, part(qkv, 0), part(qkv, 1), part(qkv, 2), whole(out), log_sum);
+  result.backward_fused =
+      attention_backward(plan, whole(g), part(qkv, 0), part(qkv, 1), part(qkv, 2), log_sum,
+                         {part(grad, 0)}, {part(grad, 1)}, {part(grad, 2)}, {}, whole(out));
+  for (const Tensor& t : {out, log_sum, grad}) result.tensors.push_back(read(t));
+  return result;
+}
+
+/// Each element within `tolerance` of the largest expected, or of 1.
+void expect_near(const std::vector<double>& found, const std::vector<double>& expected,
+                 double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  double largest = 1;
+  for (const double x : expected) largest = std::max(largest, std::abs(x));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], tolerance * largest) << i;
+  }
+}
+
+/// Lengths within and beyond the blocks of a GPU's kernels, one query, and widths that its library
+/// computes at once, or, like the last, not.
+std::vector<AttentionCase> packed_cases(bool long_ones) {
+  std::vector<AttentionCase> cases;
+  for (const bool causal : {false, true}) {
+    for (const std::int64_t width : {64, 128}) {
+      for (const std::int64_t length : {77, 1, 2}) {
+        cases.push_back({2, 2, length, length, width, causal});
+      }
+      if (long_ones) cases.push_back({2, 2, 1024, 1024, width, causal});
+    }
+    cases.push_back({2, 3, 40, 40, 8, causal});
+    cases.push_back({2, 3, 40, 40, 12, causal});
+  }
+  return cases;
+}
+
+TEST_P(MathOn, PackedAttentionOf16BitsIsThatOfF32RoundedAndTheSameBitsEveryTime) {
+  std::string by_products;
+  for (const AttentionCase& c : packed_cases(GetParam() == MathPlace::gpu)) {
+    const auto expected = packed_attention(c, DType::f32, {}).tensors;
+    for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 0x1p-6}, {DType::f16, 0x1p-9}}) {
+      const std::string name = std::string(name_of(dtype)) + ", length " +
+                               std::to_string(c.queries) + ", width " + std::to_string(c.width) +
+                               (c.causal ? ", causal" : "");
+      SCOPED_TRACE(name);
+      const Packed found = packed_attention(c, dtype, device());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        SCOPED_TRACE(i);
+        expect_near(found.tensors[i], expected[i], tolerance);
+      }
+      EXPECT_EQ(packed_attention(c, dtype, device()).tensors, found.tensors);
+      if (c.width % 8 != 0 || !is_gpu()) {
+        EXPECT_FALSE(found.forward_fused || found.backward_fused);
+        continue;
+      }
+      if (!found.forward_fused) by_products += "\n  forward of " + name;
+      if (!found.backward_fused && c.queries > 1) by_products += "\n  backward of " + name;
+    }
+  }
+  if (GetParam() == MathPlace::stand_in) {
+    EXPECT_EQ(by_products, "");
+  } else if (!by_products.empty()) {
+    GTEST_SKIP() << "right, but by products:" << by_products;
+  }
+}
+
+/// How many passes of a forward and backward the stand-in's library computes, with these options.
+struct FusedCase {
+  AttentionCase sizes{2, 2, 24, 24, 16};
+  DType dtype = DType::bf16;
+  bool gives_out = true, gives_dots = false, wants_keys = true;
+  std::int64_t shift = 0;  ///< elements that lie before the queries
+};
+
+int fused_passes(const FusedCase& options) {
+  const test::GpuStandIn stand_in;
+  const AttentionCase& c = options.sizes;
+  const Device device{DeviceType::sim, 0};
+  const AttentionPlan plan{
+      .batch = c.batch,
+      .heads = c.heads,
+      .queries = c.queries,
+      .keys = c.keys,
+      .width = c.width,
+      .scale = 1,
+      .causal = c.causal,
+      .mask = c.mask ? Tensor::full({c.queries, c.keys}, 1, DType::boolean, device) : Tensor(),
+      .key_padding_mask =
+          c.padding ? Tensor::zeros({c.batch, c.keys}, DType::boolean, device) : Tensor()};
+  const auto heads = [&](std::int64_t rows, std::int64_t shift = 0) {
+    const std::int64_t head = rows * c.width, batch = c.heads * head;
+    return Heads{Tensor::zeros({c.batch * batch + shift}, options.dtype, device), shift, batch,
+                 head, c.width};
+  };
+  const Heads q = heads(c.queries, options.shift), k = heads(c.keys), v = heads(c.keys);
+  const Heads out = heads(c.queries), g = heads(c.queries);
+  const Tensor log_sum = Tensor::zeros({c.batch, c.heads, c.queries}, DType::f32, device);
+  const int before = test::GpuStandIn::attentions();
+  const bool fused = attention_forward(plan, q, k, v, out, log_sum);
+  EXPECT_EQ(test::GpuStandIn::attentions() - before, fused ? 1 : 0);
+  const AttentionGrad to_keys =
+      options.wants_keys ? AttentionGrad{heads(c.keys), c.accumulate} : AttentionGrad{};
+  const int after_forward = test::GpuStandIn::attentions();
+  const bool backward_fused = attention_backward(
+      plan, g, q, k, v, log_sum, {heads(c.queries)}, to_keys, {heads(c.keys)},
+      options.gives_dots ? Tensor::zeros(log_sum.shape(), DType::f32, device) : Tensor(),
+      options.gives_out ? out : Heads{});
+  EXPECT_EQ(test::GpuStandIn::attentions() - after_forward, backward_fused ? 1 : 0);
+  return test::GpuStandIn::attentions() - before;
+}
+
+TEST(FusedAttention, IsOfOne16BitTypeWithoutMasksAndSums) {
+  const auto expect = [](const char* what, int passes, FusedCase options) {
+    EXPECT_EQ(fused_passes(options), passes) << what;
+  };
+  expect("bf16", 2, {});
+  expect("f16", 2, {.dtype = DType::f16});
+  expect("causal", 2, {.sizes = {2, 2, 24, 24, 16, true}});
+  expect("other keys", 2, {.sizes = {2, 2, 24, 40, 16}});
+  expect("f32", 0, {.dtype = DType::f32});
+  expect("a mask", 0, {.sizes = {2, 2, 24, 24, 16, false, true}});
+  expect("a padding mask", 0, {.sizes = {2, 2, 24, 24, 16, false, false, true}});
+  expect("causal of other keys", 0, {.sizes = {2, 2, 24, 40, 16, true}});
+  expect("no samples", 0, {.sizes = {0, 2, 24, 24, 16}});
+  expect("a width that the library lacks", 0, {.sizes = {2, 2, 24, 24, 12}});
+  expect("queries between two aligned places", 0, {.shift = 4});
+  expect("backward that adds", 1, {.sizes = {2, 2, 24, 24, 16, false, false, false, true}});
+  expect("backward of one query", 1, {.sizes = {2, 2, 1, 40, 16}});
+  expect("backward of one query and key", 1, {.sizes = {2, 2, 1, 1, 16, true}});
+  expect("backward without the output", 1, {.gives_out = false});
+  expect("backward of a block of keys", 1, {.gives_dots = true});
+  expect("backward without the keys' gradient", 1, {.wants_keys = false});
 }
 
 }  // namespace

@@ -24,10 +24,20 @@ Heads operand(const Tensor& t, const AttentionPlan& plan) {
   return t.dims() == 4 ? heads_of(t) : heads_in(t, plan.heads, 0, 1);
 }
 
-/// [B,H,T] for log-sums of an attention of such tensors.
-Tensor empty_log_sum(const AttentionPlan& plan, const Tensor& like) {
-  return Tensor::empty({plan.batch, plan.heads, plan.queries}, sum_dtype(like.dtype()),
-                       like.device());
+/// What backward needs of forward, beside the operands.
+struct Saved {
+  Tensor log_sum;  ///< [B,H,T]
+  Heads out;       ///< undefined unless a device's library computed it
+};
+
+/// Computes attention into `out`.
+Saved attend_into(const Heads& out, const AttentionPlan& plan, const Heads& q, const Heads& k,
+                  const Heads& v) {
+  Saved saved{.log_sum = Tensor::empty({plan.batch, plan.heads, plan.queries},
+                                       sum_dtype(out.tensor.dtype()), out.tensor.device()),
+              .out = {}};
+  if (attention_forward(plan, q, k, v, out, saved.log_sum)) saved.out = out;
+  return saved;
 }
 
 /// 1 where a query sees a key, else 0: [B,1,T,S], with the dtype and device of `like`. Waits for
@@ -87,8 +97,8 @@ class AttentionNode : public PooledNode<AttentionNode> {
  public:
   static constexpr bool reads_outputs = false;
 
-  AttentionNode(AttentionPlan plan, Tensor log_sum)
-      : plan_(std::move(plan)), log_sum_(std::move(log_sum)) {}
+  AttentionNode(AttentionPlan plan, Saved saved)
+      : plan_(std::move(plan)), saved_(std::move(saved)) {}
 
   void backward(const Tensor& grad_output) override {
     const auto same = [&](int i, int j) { return input(i).record() == input(j).record(); };
@@ -102,8 +112,8 @@ class AttentionNode : public PooledNode<AttentionNode> {
       }
       if (!one_by_one && i < 2) continue;
       const auto value = [&](int k) { return operand(input(k).data(), plan_); };
-      attention_backward(plan_, operand(grad_output, plan_), value(0), value(1), value(2), log_sum_,
-                         grads[0], grads[1], grads[2]);
+      attention_backward(plan_, operand(grad_output, plan_), value(0), value(1), value(2),
+                         saved_.log_sum, grads[0], grads[1], grads[2], {}, saved_.out);
       grads = {};
     }
   }
@@ -122,15 +132,15 @@ class AttentionNode : public PooledNode<AttentionNode> {
 
  private:
   AttentionPlan plan_;
-  Tensor log_sum_;
+  Saved saved_;
 };
 
 class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
  public:
   static constexpr bool reads_outputs = false;
 
-  SelfAttentionNode(AttentionPlan plan, Tensor log_sum)
-      : plan_(std::move(plan)), log_sum_(std::move(log_sum)) {}
+  SelfAttentionNode(AttentionPlan plan, Saved saved)
+      : plan_(std::move(plan)), saved_(std::move(saved)) {}
 
   void backward(const Tensor& grad_output) override {
     const auto target = grad_target(0);
@@ -141,7 +151,7 @@ class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
     };
     const Tensor& qkv = input(0).data();
     attention_backward(plan_, heads_in(grad_output, plan_.heads, 0, 1), part(qkv, 0), part(qkv, 1),
-                       part(qkv, 2), log_sum_, grad(0), grad(1), grad(2));
+                       part(qkv, 2), saved_.log_sum, grad(0), grad(1), grad(2), {}, saved_.out);
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
@@ -156,7 +166,7 @@ class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
 
  private:
   AttentionPlan plan_;
-  Tensor log_sum_;
+  Saved saved_;
 };
 
 /// Counts two products of T x S x D a head, without the savings of a causal mask.
@@ -188,11 +198,10 @@ Variable attend(const Variable& q, const Variable& k, const Variable& v, Attenti
   const Tensor& query = q.data();
   apply_options(options, query, plan);
   Tensor out = Tensor::empty(query.shape(), query.dtype(), query.device());
-  Tensor log_sum = empty_log_sum(plan, out);
-  attention_forward(plan, operand(query, plan), operand(k.data(), plan), operand(v.data(), plan),
-                    operand(out, plan), log_sum);
+  Saved saved = attend_into(operand(out, plan), plan, operand(query, plan), operand(k.data(), plan),
+                            operand(v.data(), plan));
   count(plan);
-  return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(log_sum));
+  return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(saved));
 }
 
 Variable dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
@@ -285,11 +294,10 @@ Variable attention_of_thirds(const Variable& qkv, std::int64_t heads,
                      .width = embed / heads};
   apply_options(options, x, plan);
   Tensor out = Tensor::empty({plan.batch, plan.queries, embed}, x.dtype(), x.device());
-  Tensor log_sum = empty_log_sum(plan, x);
-  attention_forward(plan, heads_in(x, heads, 0, 3), heads_in(x, heads, 1, 3),
-                    heads_in(x, heads, 2, 3), heads_in(out, heads, 0, 1), log_sum);
+  Saved saved = attend_into(heads_in(out, heads, 0, 1), plan, heads_in(x, heads, 0, 3),
+                            heads_in(x, heads, 1, 3), heads_in(x, heads, 2, 3));
   count(plan);
-  return record<SelfAttentionNode>(std::move(out), {&qkv}, std::move(plan), std::move(log_sum));
+  return record<SelfAttentionNode>(std::move(out), {&qkv}, std::move(plan), std::move(saved));
 }
 
 }  // namespace

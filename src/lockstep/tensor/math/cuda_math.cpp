@@ -1,4 +1,5 @@
 #include <lockstep/tensor/math/cublas_product.hpp>
+#include <lockstep/tensor/math/cudnn_attention.hpp>
 #include <lockstep/tensor/math/cudnn_convolution.hpp>
 
 namespace lockstep::math {
@@ -15,6 +16,11 @@ class CudaMath final : public DeviceMath {
                                                       const Convolution& convolution,
                                                       Device device) override {
     return cudnn_plan(name, convolution, device);
+  }
+  [[nodiscard]] std::unique_ptr<FusedAttentionPlan> plan(const char* name,
+                                                         const Attention& attention,
+                                                         Device device) override {
+    return cudnn_plan(name, attention, device);
   }
 };
 

@@ -5,12 +5,10 @@
 #include <cudnn.h>
 
 #include <array>
-#include <map>
-#include <mutex>
 #include <span>
 #include <string>
-#include <utility>
 
+#include <lockstep/tensor/math/cudnn_handle.hpp>
 #include <lockstep/tensor/runtime/cuda_device_scope.hpp>
 
 namespace lockstep::math {
@@ -21,52 +19,7 @@ using lockstep::detail::CudaDeviceScope;
 /// An algorithm that needs more device memory is taken only if there is no other.
 constexpr std::size_t workspace_limit = std::size_t{1} << 30U;
 
-/// Throws if a call fails: Error while the plan is made, DeviceError later.
-class Check {
- public:
-  Check(const char* name, const Convolution& convolution, Device device, bool is_planned)
-      : name_(name), convolution_(convolution), device_(device), is_planned_(is_planned) {}
-  void operator()(cudnnStatus_t status, const char* call) const {
-    if (status == CUDNN_STATUS_SUCCESS) return;
-    std::array<char, 512> why{};
-    cudnnGetLastErrorString(why.data(), why.size());
-    fail(std::string(call) + " gave " + cudnnGetErrorString(status) +
-         (why[0] != '\0' ? std::string(" (") + why.data() + ")" : ""));
-  }
-  [[noreturn]] void fail(const std::string& what) const {
-    const std::string sentence = std::string(name_) + ": " + describe(convolution_) + " on " +
-                                 to_string(device_) + ": " + what;
-    if (is_planned_) throw DeviceError(sentence);
-    throw Error(sentence);
-  }
-
- private:
-  const char* name_;
-  const Convolution& convolution_;
-  Device device_;
-  bool is_planned_;
-};
-
-/// The handle of a stream, used by one thread at a time. Never destroyed: threads may compute until
-/// the process ends.
-struct Handle {
-  std::mutex mutex;
-  cudnnHandle_t handle = nullptr;
-};
-
-Handle& handle_of(const Stream& stream, const Check& check) {
-  static std::mutex mutex;
-  static auto& handles = *new std::map<std::pair<int, CUstream_st*>, Handle>;
-  const std::lock_guard lock(mutex);
-  Handle& found = handles[{stream.device().index, stream.handle()}];
-  if (found.handle == nullptr) {
-    cudnnHandle_t made = nullptr;
-    check(cudnnCreate(&made), "cudnnCreate");
-    check(cudnnSetStream(made, stream.handle()), "cudnnSetStream");
-    found.handle = made;
-  }
-  return found;
-}
+using Check = CudnnCheck<Convolution>;
 
 /// A descriptor of cuDNN's.
 template <class Type, cudnnStatus_t (*create)(Type*), cudnnStatus_t (*destroy)(Type)>
@@ -121,9 +74,8 @@ class CudnnPlan final : public ConvolutionPlan {
     const Check check(name, convolution_, device_, false);
     describe_tensors(check);
     describe_operation(check);
-    Handle& handle = handle_of(current_stream(device), check);
-    const std::lock_guard lock(handle.mutex);
-    choose(check, handle.handle);
+    const CudnnHandle handle(current_stream(device), check);
+    choose(check, handle.get());
   }
 
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return bytes_; }
@@ -138,23 +90,22 @@ class CudnnPlan final : public ConvolutionPlan {
     const bool is_double = convolution_.dtype == DType::f64;
     const void* const alpha = is_double ? static_cast<const void*>(factors) : short_factors;
     const void* const beta = is_double ? static_cast<const void*>(factors + 1) : short_factors + 1;
-    Handle& handle = handle_of(stream, check);
-    const std::lock_guard lock(handle.mutex);
+    const CudnnHandle handle(stream, check);
     switch (convolution_.pass) {
       case ConvolutionPass::forward:
-        check(cudnnConvolutionForward(handle.handle, alpha, x_.get(), at.first, weight_.get(),
+        check(cudnnConvolutionForward(handle.get(), alpha, x_.get(), at.first, weight_.get(),
                                       at.second, operation_.get(), forward_, workspace, bytes_,
                                       beta, y_.get(), at.result),
               "cudnnConvolutionForward");
         break;
       case ConvolutionPass::backward_input:
-        check(cudnnConvolutionBackwardData(handle.handle, alpha, weight_.get(), at.second, y_.get(),
+        check(cudnnConvolutionBackwardData(handle.get(), alpha, weight_.get(), at.second, y_.get(),
                                            at.first, operation_.get(), backward_input_, workspace,
                                            bytes_, beta, x_.get(), at.result),
               "cudnnConvolutionBackwardData");
         break;
       case ConvolutionPass::backward_weight:
-        check(cudnnConvolutionBackwardFilter(handle.handle, alpha, x_.get(), at.second, y_.get(),
+        check(cudnnConvolutionBackwardFilter(handle.get(), alpha, x_.get(), at.second, y_.get(),
                                              at.first, operation_.get(), backward_weight_,
                                              workspace, bytes_, beta, weight_.get(), at.result),
               "cudnnConvolutionBackwardFilter");

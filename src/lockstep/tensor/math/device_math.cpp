@@ -61,6 +61,13 @@ void run_plan(Plan<Addresses>& plan, const char* name, const Addresses& at, Devi
   plan.run(name, at, workspace ? workspace->kernel_data() : nullptr, current_stream(device));
 }
 
+/// Returns false for a null plan.
+template <class Addresses>
+bool run_if_planned(Plan<Addresses>* plan, const char* name, const Addresses& at, Device device) {
+  if (plan != nullptr) run_plan(*plan, name, at, device);
+  return plan != nullptr;
+}
+
 }  // namespace
 
 std::string describe(const ColumnMajorProduct& p) {
@@ -92,6 +99,14 @@ std::string describe(const Convolution& c) {
          std::to_string(c.groups) + (c.groups == 1 ? " group" : " groups");
 }
 
+std::string describe(const Attention& a) {
+  const std::int64_t extents[] = {a.batch, a.heads, a.queries, a.width};
+  return std::string(a.pass == AttentionPass::forward ? "forward" : "backward") + " of q[" +
+         in_words<std::int64_t>(extents, ", ") + "] to " + std::to_string(a.keys) +
+         (a.keys == 1 ? " key of " : " keys of ") + std::string(name_of(a.dtype)) +
+         (a.causal ? ", causal" : "");
+}
+
 DeviceMath* device_math(Device device) noexcept {
   switch (device.type) {
     case DeviceType::host:
@@ -109,14 +124,18 @@ MathStandIn::~MathStandIn() { stand_in = nullptr; }
 
 bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
          const ProductAddresses& at, Device device) {
-  ProductPlan* const plan = plan_for<ProductPlan>(math, name, product, device);
-  if (plan != nullptr) run_plan(*plan, name, at, device);
-  return plan != nullptr;
+  return run_if_planned(plan_for<ProductPlan>(math, name, product, device), name, at, device);
 }
 
 void run(DeviceMath& math, const char* name, const Convolution& convolution,
          const ConvolutionAddresses& at, Device device) {
   run_plan(*plan_for<ConvolutionPlan>(math, name, convolution, device), name, at, device);
+}
+
+bool run(DeviceMath& math, const char* name, const Attention& attention,
+         const AttentionAddresses& at, Device device) {
+  return run_if_planned(plan_for<FusedAttentionPlan>(math, name, attention, device), name, at,
+                        device);
 }
 
 }  // namespace lockstep::math

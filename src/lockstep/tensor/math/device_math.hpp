@@ -1,7 +1,8 @@
 #pragma once
-// The parts that a GPU vendor's libraries compute: products and convolutions. Operations call
-// math::product (product.hpp) and the convolutions (kernels/conv/conv_task.hpp), which choose
-// between the host's libraries and these; they know no vendor.
+// The parts that a GPU vendor's libraries compute: products, convolutions and attention. Operations
+// call math::product (product.hpp), the convolutions (kernels/conv/conv_task.hpp) and attention
+// (kernels/sequence/attention.hpp), which choose between the host's libraries, kernels and these;
+// they know no vendor.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -67,12 +68,48 @@ struct ConvolutionAddresses {
   void* result;
 };
 
+enum class AttentionPass : std::uint8_t { forward, backward };
+
+/// One pass of attention (kernels/sequence/attention.hpp) to all keys without a mask, in one kernel
+/// or a few: scores are in f32 and never in memory, probabilities are rounded to `dtype` for the
+/// products. Query i sees keys j <= i only, if `causal`.
+struct Attention {
+  /// Elements between samples, heads and rows of an operand [batch, heads, queries or keys, width],
+  /// whose rows are contiguous.
+  struct Strides {
+    std::int64_t batch = 0, head = 0, row = 0;
+    friend bool operator==(const Strides&, const Strides&) = default;
+  };
+
+  AttentionPass pass = AttentionPass::forward;
+  DType dtype = DType::bf16;  ///< bf16 or f16, of all operands but the log-sums
+  std::int64_t batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
+  double scale = 1.0;
+  bool causal = false;
+  int alignment = 0;  ///< bytes, a power of 2 of at most 16: of every row and of the log-sums
+  Strides q, k, v, out;
+  Strides grad_out, grad_q, grad_k, grad_v;  ///< of backward only
+  friend bool operator==(const Attention&, const Attention&) = default;
+};
+
+/// log_sum[batch, heads, queries] is contiguous, of f32: natural logarithms of the rows' sums of
+/// exp(scale q k^T). Forward writes `out` and `log_sum`; backward reads them, writes the three
+/// gradients and adds to none.
+struct AttentionAddresses {
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  void *out = nullptr, *log_sum = nullptr;
+  const void* grad_out = nullptr;
+  void *grad_q = nullptr, *grad_k = nullptr, *grad_v = nullptr;
+};
+
 /// "c[4, 6] = a[4, 5] b[6, 5]^T of bf16, sums in f32, rounded to bf16, 3 times": row-major, as
 /// Lockstep sees it.
 [[nodiscard]] std::string describe(const ColumnMajorProduct& product);
 /// "backward_weight of x[8, 3, 32, 32], weight[16, 3, 3, 3] and y[8, 16, 30, 30] of f32, stride 1 x
 /// 1, padding 0 x 0, dilation 1 x 1, 1 group".
 [[nodiscard]] std::string describe(const Convolution& convolution);
+/// "backward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal".
+[[nodiscard]] std::string describe(const Attention& attention);
 
 /// How one problem is computed on one device: made once, run again and again by one thread.
 template <class Addresses>
@@ -92,6 +129,7 @@ class Plan {
 };
 using ProductPlan = Plan<ProductAddresses>;
 using ConvolutionPlan = Plan<ConvolutionAddresses>;
+using FusedAttentionPlan = Plan<AttentionAddresses>;
 
 /// The libraries of one vendor. Algorithms are chosen by the library's heuristics, never by timing,
 /// and give the same bits every time. Throws Error, in a sentence that names the operation
@@ -109,6 +147,10 @@ class DeviceMath {
   [[nodiscard]] virtual std::unique_ptr<ConvolutionPlan> plan(const char* name,
                                                               const Convolution& convolution,
                                                               Device device) = 0;
+  /// Null for one that the library lacks.
+  [[nodiscard]] virtual std::unique_ptr<FusedAttentionPlan> plan(const char* name,
+                                                                 const Attention& attention,
+                                                                 Device device) = 0;
 
  protected:
   DeviceMath() = default;
@@ -135,6 +177,9 @@ class MathStandIn {
                        const ProductAddresses& at, Device device);
 void run(DeviceMath& math, const char* name, const Convolution& convolution,
          const ConvolutionAddresses& at, Device device);
+/// Returns false and does nothing for an attention that the library lacks.
+[[nodiscard]] bool run(DeviceMath& math, const char* name, const Attention& attention,
+                       const AttentionAddresses& at, Device device);
 
 /// cuBLASLt and cuDNN; null in a build without CUDA.
 [[nodiscard]] DeviceMath* cuda_math() noexcept;

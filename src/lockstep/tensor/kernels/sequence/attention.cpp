@@ -14,6 +14,7 @@
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/sequence/attention_fused.hpp>
 #include <lockstep/tensor/kernels/sequence/attention_products.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
@@ -397,10 +398,12 @@ Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part, std::int6
           .row = row};
 }
 
-void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
+bool attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum) {
   if (math::device_math(q.tensor.device())) [[unlikely]] {
-    return detail::attention_forward_by_products(plan, q, k, v, out, log_sum);
+    if (detail::attention_forward_fused(plan, q, k, v, out, log_sum)) return true;
+    detail::attention_forward_by_products(plan, q, k, v, out, log_sum);
+    return false;
   }
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O, class S>() {
     const Numbers numbers(plan);
@@ -414,15 +417,22 @@ void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k
         },
         q.tensor, k.tensor, v.tensor, out.tensor, log_sum, plan.mask, plan.key_padding_mask);
   });
+  return false;
 }
 
-void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
+bool attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
-                        const AttentionGrad& grad_v, const Tensor& row_dots) {
+                        const AttentionGrad& grad_v, const Tensor& row_dots, const Heads& out) {
   if (math::device_math(q.tensor.device())) [[unlikely]] {
-    return detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k,
-                                                  grad_v, row_dots);
+    if (out.tensor.defined() && !row_dots.defined() &&
+        detail::attention_backward_fused(plan, grad_out, q, k, v, out, log_sum, grad_q, grad_k,
+                                         grad_v)) {
+      return true;
+    }
+    detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k, grad_v,
+                                           row_dots);
+    return false;
   }
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O, class S>() {
     const Numbers numbers(plan);
@@ -441,6 +451,7 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
         grad_out.tensor, q.tensor, k.tensor, v.tensor, log_sum, grad_q.heads.tensor,
         grad_k.heads.tensor, grad_v.heads.tensor, row_dots, plan.mask, plan.key_padding_mask);
   });
+  return false;
 }
 
 }  // namespace lockstep

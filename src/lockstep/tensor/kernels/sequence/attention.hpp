@@ -32,9 +32,11 @@ struct AttentionPlan {
 /// out = softmax(scale q k^T + mask) v; 0 for a query without any key. Of the scores it keeps only
 /// log_sum[B,H,T], the logarithm of each row's sum of exponentials (+inf without any key). Of one
 /// floating type, with log_sum in f32 for 16 bits, which are operands of the products as they are
-/// and results rounded once; where q is f32, k and v may be of 16 bits. A GPU computes it in parts
-/// (attention_products.hpp), with scores in memory.
-void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
+/// and results rounded once; where q is f32, k and v may be of 16 bits. A GPU computes it in one
+/// call of its library where that can (attention_fused.hpp), else in parts with scores in memory
+/// (attention_products.hpp). Returns true for the former: then backward may be one call, too, given
+/// `out`.
+bool attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum);
 
 /// The output of attention_backward for one gradient; if `heads.tensor` is undefined it is not
@@ -47,9 +49,12 @@ struct AttentionGrad {
 /// The gradients of q, k and v, of the dtype of q, as grad_out is. The probabilities are recomputed
 /// from q, k and log_sum: memory stays linear in the length, at a fifth more arithmetic. Of a block
 /// of the keys (attention_blocks.hpp): log_sum is that of all keys, and row_dots[B,H,T] is given.
-void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
+/// Returns true if a GPU's library computed it in one call, which needs `out`, that of
+/// attention_forward.
+bool attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
-                        const AttentionGrad& grad_v, const Tensor& row_dots = {});
+                        const AttentionGrad& grad_v, const Tensor& row_dots = {},
+                        const Heads& out = {});
 
 }  // namespace lockstep
