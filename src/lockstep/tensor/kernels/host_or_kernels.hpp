@@ -2,6 +2,8 @@
 // Operations with two sources: loops over addresses, tuned for the host, and kernels for devices.
 // Private to the kernels' .cpp files.
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
@@ -23,6 +25,15 @@ void host_or_kernels(const char* name, const Host& host, const Kernels& kernels,
   } else {
     host_task(name, host, tensors...);
   }
+}
+
+/// dispatch() for operations whose kernels for a GPU are others: f(space) with the host's space
+/// alone, whose kernels simulated devices run too.
+template <class F>
+void dispatch_to_host(const Stream& stream, F&& f) {
+  dispatch(stream, [&](const auto& space) {
+    if constexpr (is_host_space<std::remove_cvref_t<decltype(space)>>) std::forward<F>(f)(space);
+  });
 }
 
 /// For a host's loop: every element of a T is 0.

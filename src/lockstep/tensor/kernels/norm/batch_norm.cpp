@@ -2,9 +2,10 @@
 
 #include <limits>
 
-#include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_blocks.hpp>
+#include <lockstep/tensor/kernels/norm/batch_norm_device.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_planes.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
@@ -174,7 +175,12 @@ void batch_norm_forward(const BatchNormInputs& inputs, bool training, double mom
                                       saved);
     return;
   }
-  dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
+  if (math::device_math(inputs.x.device()) != nullptr) {
+    detail::batch_norm_device_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
+                                      saved);
+    return;
+  }
+  dispatch_to_host(current_stream(inputs.x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       forward_kernel<T>(space, inputs, training && inputs.x.numel() > 0, momentum, eps, y, saved);
     });
@@ -189,7 +195,12 @@ void batch_norm_backward(const BatchNormInputs& inputs, bool training, const Bat
                                        gradients);
     return;
   }
-  dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
+  if (math::device_math(inputs.x.device()) != nullptr) {
+    detail::batch_norm_device_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
+                                       gradients);
+    return;
+  }
+  dispatch_to_host(current_stream(inputs.x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       backward_kernel<T>(space, inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
                          gradients);

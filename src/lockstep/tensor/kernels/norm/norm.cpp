@@ -1,10 +1,10 @@
 #include <lockstep/tensor/kernels/norm/norm.hpp>
 
-#include <type_traits>
 #include <utility>
 
-#include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
+#include <lockstep/tensor/kernels/norm/norm_device.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
@@ -230,16 +230,20 @@ template <bool centred>
 void backward(const char* operation, const Tensor& grad_y, const Tensor& x, const Tensor& weight,
               const Tensor& mean, const Tensor& inverse, const NormGradients& gradients) {
   const Tensor rows = as_rows(x, weight), g = as_rows(grad_y, weight);
+  if (math::device_math(x.device()) != nullptr) {
+    detail::norm_device_backward(operation, {g, rows, weight, mean, inverse}, gradients);
+    return;
+  }
   const std::int64_t block = rows_a_block(rows.size(0));
   Tensor partial;
   if (gradients.weight.defined() || gradients.bias.defined()) {
     partial = Tensor::empty({(rows.size(0) + block - 1) / block * 2, rows.size(1)},
                             sum_dtype(x.dtype()), x.device());
   }
-  dispatch(current_stream(x.device()), [&](const auto& space) {
+  dispatch_to_host(current_stream(x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(x.dtype(), operation, [&]<class T>() {
-      using Space = std::remove_cvref_t<decltype(space)>;
-      const Backward<T, Space, centred> from(g, rows, weight, mean, inverse, gradients, partial);
+      const Backward<T, HostExecutionSpace, centred> from(g, rows, weight, mean, inverse, gradients,
+                                                          partial);
       backward_kernel(space, from, rows.size(0), rows.size(1));
       if (gradients.weight.defined()) {
         sum_parts_kernel<SumOf<T>>(space, partial, 0, gradients.accumulate_weight,

@@ -2,9 +2,10 @@
 
 #include <limits>
 
-#include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_blocks.hpp>
+#include <lockstep/tensor/kernels/norm/batch_norm_device.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_planes.hpp>
 
 namespace lockstep {
@@ -114,7 +115,11 @@ void batch_norm_statistics(const Tensor& x, const Tensor& part) {
     detail::batch_norm_blocks_statistics(x, part);
     return;
   }
-  dispatch(current_stream(x.device()), [&](const auto& space) {
+  if (math::device_math(x.device()) != nullptr) {
+    detail::batch_norm_device_statistics(x, part);
+    return;
+  }
+  dispatch_to_host(current_stream(x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(x.dtype(), "batch_norm",
                     [&]<class T>() { statistics_kernel<T>(space, x, part); });
   });
@@ -138,7 +143,12 @@ void sync_batch_norm_backward(const BatchNormInputs& inputs, const BatchNormSave
                                             accumulate);
     return;
   }
-  dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
+  if (math::device_math(inputs.x.device()) != nullptr) {
+    detail::sync_batch_norm_device_backward(inputs, saved, y, grad_y, sums, count, grad_x,
+                                            accumulate);
+    return;
+  }
+  dispatch_to_host(current_stream(inputs.x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       backward_kernel<T>(space, inputs, saved, y, grad_y, sums, count, grad_x, accumulate);
     });

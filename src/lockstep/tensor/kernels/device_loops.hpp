@@ -1,0 +1,97 @@
+#pragma once
+// Parts of kernels that read memory as fast as a GPU can: several elements as one load, and loops
+// of one thread with several loads under way. Private to the kernels' .cpp files.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep::detail {
+
+/// n elements side by side: one load or store of a device.
+template <class T, int n>
+struct alignas(n * sizeof(T)) Pack {
+  T values[n];
+};
+
+template <int n, class T>
+KOKKOS_FUNCTION Pack<T, n> load_pack(const T* data, std::int64_t i) {
+  return reinterpret_cast<const Pack<T, n>*>(data)[i];
+}
+template <int n, class T>
+KOKKOS_FUNCTION void store_pack(const Pack<T, n>& pack, T* data, std::int64_t i) {
+  reinterpret_cast<Pack<T, n>*>(data)[i] = pack;
+}
+/// The address fits packs of n, or the tensor is undefined.
+inline bool is_aligned_to_packs(const Tensor& t, std::size_t n) {
+  return !t.defined() ||
+         reinterpret_cast<std::uintptr_t>(t.kernel_data()) % (n * size_of(t.dtype())) == 0;
+}
+
+/// Sums of f(r), arrays of n numbers, over r in [begin, end) by one thread: `group` calls of f,
+/// a power of 2, have their loads under way at once.
+template <int group, class T, std::size_t n, class F>
+KOKKOS_FUNCTION std::array<T, n> sums_of_rows(std::int64_t begin, std::int64_t end, const F& f) {
+  std::array<T, n> total{};
+  std::int64_t r = begin;
+  for (; r + group <= end; r += group) {
+    std::array<T, n> found[group];
+    for (int l = 0; l < group; ++l) found[l] = f(r + l);
+    for (int half = group / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) {
+        for (std::size_t k = 0; k < n; ++k) found[l][k] += found[l + half][k];
+      }
+    }
+    for (std::size_t k = 0; k < n; ++k) total[k] += found[0][k];
+  }
+  for (; r < end; ++r) {
+    const std::array<T, n> found = f(r);
+    for (std::size_t k = 0; k < n; ++k) total[k] += found[k];
+  }
+  return total;
+}
+
+/// What Lanes offers, for rows that one thread goes through: many short ones.
+class OneThread {
+ public:
+  KOKKOS_FUNCTION explicit OneThread(std::int64_t width) : width_(width) {}
+
+  template <class F>
+  [[nodiscard]] KOKKOS_FUNCTION auto sum(const F& f) const {
+    using T = decltype(f(std::int64_t{}));
+    return sums_of_rows<8, T, 1>(0, width_,
+                                 [&](std::int64_t i) { return std::array<T, 1>{f(i)}; })[0];
+  }
+  template <class T, std::size_t n, class F>
+  [[nodiscard]] KOKKOS_FUNCTION std::array<T, n> sums(const F& f) const {
+    return [&]<std::size_t... k>(std::index_sequence<k...>) {
+      return sums_of_rows<8, T, n>(
+          0, width_, [&](std::int64_t i) { return std::array<T, n>{f(Constant<k>(), i)...}; });
+    }
+    (std::make_index_sequence<n>());
+  }
+  template <class F>
+  KOKKOS_FUNCTION void once(const F& f) const {
+    f();
+  }
+
+ private:
+  std::int64_t width_;
+};
+
+/// f(row, lanes) for every row, where lanes is a Lanes or, for short rows, a OneThread: f is an
+/// object whose call operator is a template.
+template <class Space, class F>
+void for_each_short_row(const char* label, const Space& space, std::int64_t rows,
+                        std::int64_t width, const F& f) {
+  if (width > 64) {
+    for_each_row(label, space, rows, width, f);
+  } else {
+    for_each(
+        label, space, rows, KOKKOS_LAMBDA(std::int64_t r) { f(r, OneThread(width)); });
+  }
+}
+
+}  // namespace lockstep::detail
