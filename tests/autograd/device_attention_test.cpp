@@ -18,16 +18,18 @@
 namespace lockstep::test {
 namespace {
 
-constexpr std::int64_t heads = 2, width = 32;
+constexpr std::int64_t num_heads = 2, embed_dim = 32;
 
 /// Of one operand [2,24,96], three times that of attention.
 using Attend = std::function<Variable(const Variable&)>;
 
-Variable third(const Variable& x, std::int64_t part) { return narrow(x, 2, part * width, width); }
+Variable third(const Variable& x, std::int64_t part) {
+  return narrow(x, 2, part * embed_dim, embed_dim);
+}
 
 /// Output and gradient.
 std::vector<std::vector<double>> results_of(const Attend& attend, DType dtype, Device device) {
-  const Variable x(random_tensor({2, 24, 3 * width}, 1).to(DType::f32).to(device), true);
+  const Variable x(random_tensor({2, 24, 3 * embed_dim}, 1).to(DType::f32).to(device), true);
   const Variable y = attend(to(x, dtype));
   const Tensor upstream = random_tensor(y.shape(), 2).to(y.data().dtype()).to(device);
   backward(std::span(&y, 1), std::span(&upstream, 1));
@@ -61,37 +63,37 @@ class DeviceAttention : public testing::TestWithParam<Device> {
 TEST_P(DeviceAttention, OfAPackedProjectionWritesTheGradientsSideBySide) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     expect(
-        "all keys", 2, [](const Variable& x) { return self_attention(x, heads); }, dtype);
+        "all keys", 2, [](const Variable& x) { return self_attention(x, num_heads); }, dtype);
     expect(
-        "causal", 2, [](const Variable& x) { return self_attention(x, heads, {.causal = true}); },
-        dtype);
+        "causal", 2,
+        [](const Variable& x) { return self_attention(x, num_heads, {.causal = true}); }, dtype);
   }
   expect(
-      "f32", 0, [](const Variable& x) { return self_attention(x, heads); }, DType::f32);
+      "f32", 0, [](const Variable& x) { return self_attention(x, num_heads); }, DType::f32);
 }
 
 TEST_P(DeviceAttention, OfThreeVariablesNeedsAGradientOfItsOwnForEach) {
   expect("apart", 2, [](const Variable& x) {
-    return multi_head_attention(third(x, 0), third(x, 1), third(x, 2), heads);
+    return multi_head_attention(third(x, 0), third(x, 1), third(x, 2), num_heads);
   });
-  expect("heads apart", 2, [](const Variable& x) {
+  expect("num_heads apart", 2, [](const Variable& x) {
     const auto split = [&](std::int64_t part) {
-      return transpose(reshape(third(x, part), {2, 24, heads, width / heads}), 1, 2);
+      return transpose(reshape(third(x, part), {2, 24, num_heads, embed_dim / num_heads}), 1, 2);
     };
     return scaled_dot_product_attention(split(0), split(1), split(2), {.causal = true});
   });
   expect("keys that are the values", 1, [](const Variable& x) {
     const Variable keys = third(x, 1);
-    return multi_head_attention(third(x, 0), keys, keys, heads);
+    return multi_head_attention(third(x, 0), keys, keys, num_heads);
   });
   expect("keys without a gradient", 1, [](const Variable& x) {
-    return multi_head_attention(third(x, 0), Variable(third(x, 1).data()), third(x, 2), heads);
+    return multi_head_attention(third(x, 0), Variable(third(x, 1).data()), third(x, 2), num_heads);
   });
 }
 
 TEST_P(DeviceAttention, AddsToAGradientByProducts) {
   expect("an operand that is read again", 1, [](const Variable& x) {
-    const Variable y = self_attention(x, heads);
+    const Variable y = self_attention(x, num_heads);
     return y + third(x, 0);
   });
 }
@@ -101,7 +103,7 @@ TEST_P(DeviceAttention, WithAMaskIsComputedByProducts) {
     AttentionOptions options;
     options.key_padding_mask =
         Tensor::zeros({2, 24}, DType::f32).to(DType::boolean).to(x.data().device());
-    return self_attention(x, heads, options);
+    return self_attention(x, num_heads, options);
   });
 }
 
