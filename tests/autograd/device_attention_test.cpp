@@ -76,7 +76,7 @@ TEST_P(DeviceAttention, OfThreeVariablesNeedsAGradientOfItsOwnForEach) {
   expect("apart", 2, [](const Variable& x) {
     return multi_head_attention(third(x, 0), third(x, 1), third(x, 2), num_heads);
   });
-  expect("num_heads apart", 2, [](const Variable& x) {
+  expect("heads apart", 2, [](const Variable& x) {
     const auto split = [&](std::int64_t part) {
       return transpose(reshape(third(x, part), {2, 24, num_heads, embed_dim / num_heads}), 1, 2);
     };

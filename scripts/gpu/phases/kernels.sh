@@ -7,7 +7,7 @@ cases tensor.tensor_test "Devices/DeviceKernels.*/$DEVICE"
 if [ "$DEVICE" = cuda ]; then
   cases tensor.tensor_test "OnGpu/*"
 fi
-cases autograd_test "Floating/EveryOperation.*_$DEVICE:Operations/SecondDerivatives.*_$DEVICE"
+cases autograd_test "Floating/EveryOperation.*_$DEVICE:Operations/SecondDerivatives.*_$DEVICE:Devices/DeviceAttention.*/$DEVICE"
 cases nn.module_test "Nn/EveryLayer.*_$DEVICE"
 cases optim.every_optimizer_test "Optimizers/OptimizerOnDevice.*_$DEVICE"
 finish

@@ -21,16 +21,22 @@
 namespace lockstep {
 namespace {
 
+/// The type of the logits of products with such operands: f32 for 16 bits, as a chunk stays in a
+/// core's cache; but a GPU writes it to memory, and its logits are of 16 bits, as PyTorch's are.
+DType logits_dtype(const Tensor& operand) {
+  return math::device_math(operand.device()) ? operand.dtype() : sum_dtype(operand.dtype());
+}
+
 /// The rows of x[rows, in] and their targets in chunks. x and the weight are operands of the
-/// products; the logits have type `dtype`.
+/// products.
 class Chunks {
  public:
-  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, DType dtype)
+  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target)
       : x_(x.reshape({target.numel(), x.size(-1)})),
         target_(target.reshape({target.numel()})),
         weight_(weight),
-        height_(height(weight.size(0), dtype, x.device())),
-        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, dtype,
+        height_(height(weight.size(0), logits_dtype(x), x.device())),
+        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, logits_dtype(x),
                               x.device())) {}
 
   struct Chunk {
@@ -91,7 +97,7 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
     const bool each_row = options_.reduction == Reduction::none;
     const Tensor grad = grad_output.to(stats_.dtype());
     const Tensor grad_rows = each_row ? grad.reshape({rows}) : grad;
-    Chunks(x_, weight_, target_, stats_.dtype())
+    Chunks(x_, weight_, target_)
         .each(stats_, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
           const Tensor here = each_row ? grad_rows.slice(begin, end) : grad_rows;
           cross_entropy_backward(here, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
@@ -133,8 +139,8 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
                    " takes a target i64" + to_string(rows) + ", not " + describe(target));
 }
 
-/// x and the weight have one dtype, or are Autocast's operands; logits, losses and statistics of 16
-/// bits are f32.
+/// x and the weight have one dtype, or are Autocast's operands; losses and statistics of 16 bits
+/// are f32.
 Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, const Tensor& given,
                                  const LossOptions& options) {
   const Tensor &in = x.data(), &matrix = weight.data();
@@ -147,7 +153,7 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
   Tensor losses = Tensor::empty(target.shape(), sums, in.device());
   Tensor stats = Tensor::empty({2 * rows}, sums, in.device());
   const Tensor flat = losses.reshape({rows});
-  Chunks(in_operand, matrix_operand, target, sums)
+  Chunks(in_operand, matrix_operand, target)
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
         check_options("linear_cross_entropy", chunk.logits, options);
         cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),

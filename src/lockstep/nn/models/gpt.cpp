@@ -27,6 +27,7 @@
 #include <lockstep/nn/sliced_sequence.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -100,7 +101,7 @@ class GptAttention : public Module {
                        .mask = n > 1 && seen > 0 ? seen_by_each(n, keys).to(x.device()) : Tensor(),
                        .key_padding_mask = {}};
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-    const Tensor log_sum = Tensor::empty({1, heads_, n}, x.dtype(), x.device());
+    const Tensor log_sum = Tensor::empty({1, heads_, n}, sum_dtype(x.dtype()), x.device());
     attention_forward(plan, queries, part(1), part(2), heads_in(y, heads_, 0, 1), log_sum);
     return (*c_proj_)(Variable(y));
   }

@@ -31,6 +31,18 @@ struct Rows {
   }
 };
 
+/// Sets row r of `rows` to f(c), which is SumOf<T>.
+template <class T, class Space, bool contiguous, class F>
+KOKKOS_FUNCTION void write_row(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
+                               std::int64_t r, bool around, const F& f) {
+  if constexpr (contiguous) {
+    lanes.write(std::array{&rows(r, 0)}, around,
+                [&](auto, std::int64_t c) { return static_cast<T>(f(c)); });
+  } else {
+    lanes.each([&](std::int64_t c) { rows(r, c) = static_cast<T>(f(c)); });
+  }
+}
+
 template <class T, class Space, class F>
 void call_for_rows(const Space& space, const Shape& shape, const F& f) {
   if (shape[2] == 1) {

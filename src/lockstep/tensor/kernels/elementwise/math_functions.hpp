@@ -101,12 +101,21 @@ LOCKSTEP_FUNCTION inline float exp(float x) {
 }
 
 LOCKSTEP_FUNCTION inline double exp_or_zero(double x) { return std::exp(x); }
-/// exp(x) for x <= 88; 0 where it would be subnormal (x < -87.33). Error below 1.2 ulp. 8
-/// operations fewer than exp.
+/// exp(x) for x <= 88; 0 where it would be subnormal (x < -87.33). Error below 1.2 ulp, on a GPU,
+/// whose unit for powers of 2 computes it, below 5. 8 operations fewer than exp.
 LOCKSTEP_FUNCTION inline float exp_or_zero(float x) {
+#if defined(__CUDA_ARCH__)
+  constexpr float log2_e = 1.44269504F, log2_e_rest = 1.92596299e-8F, ln_2 = 0.693147181F;
+  const float exponent = x * log2_e;
+  const float rest = std::fma(x, log2_e_rest, std::fma(x, log2_e, -exponent));
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+  return x < -87.33F ? 0.0F : std::fma(power, rest * ln_2, power);
+#else
   const auto reduced = detail::reduce(x);
   const float y = detail::exp_polynomial(reduced.r) * detail::from_bits(reduced.biased << 23U);
   return x < -87.33F ? 0.0F : y;
+#endif
 }
 
 LOCKSTEP_FUNCTION inline double expm1(double x) { return std::expm1(x); }

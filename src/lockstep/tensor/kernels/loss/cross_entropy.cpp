@@ -14,6 +14,7 @@ using detail::dispatch_stored_rows;
 using detail::RowGradient;
 using detail::Rows;
 using detail::SlabLoss;
+using detail::write_row;
 
 template <bool contiguous, class T, class Space>
 void forward_kernel(const Space& space, const Shape& shape, const Tensor& x, const Tensor& target,
@@ -91,8 +92,10 @@ void backward_kernel(const Space& space, const Shape& shape, const Tensor& grad_
             lanes.each([&](std::int64_t c) {
               result(r, c) = static_cast<T>(static_cast<Wide>(result(r, c)) + gradient_at(c));
             });
-          } else {
+          } else if (is_host_space<Space>) {
             lanes.each([&](std::int64_t c) { result(r, c) = static_cast<T>(gradient_at(c)); });
+          } else {
+            write_row(lanes, result, r, false, gradient_at);
           }
         };
         // Class weights have a loop of their own: with them GCC 12 does not vectorise the

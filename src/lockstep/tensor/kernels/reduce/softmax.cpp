@@ -10,23 +10,12 @@ namespace {
 
 using detail::dispatch_stored_rows;
 using detail::Rows;
+using detail::write_row;
 
 /// The next row, where elements are contiguous.
 template <class T, class Space, bool contiguous>
 KOKKOS_FUNCTION const T* next(const Rows<const T, Space, contiguous>& rows, std::int64_t r) {
   return contiguous ? &rows(r, 0) + rows.width : nullptr;
-}
-
-/// Sets row r of `rows` to f(c), which is SumOf<T>.
-template <class T, class Space, bool contiguous, class F>
-KOKKOS_FUNCTION void write(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
-                           std::int64_t r, bool around, const F& f) {
-  if constexpr (contiguous) {
-    lanes.write(std::array{&rows(r, 0)}, around,
-                [&](auto, std::int64_t c) { return static_cast<T>(f(c)); });
-  } else {
-    lanes.each([&](std::int64_t c) { rows(r, c) = static_cast<T>(f(c)); });
-  }
 }
 
 /// Adds f(c) to row r of `rows`.
@@ -88,7 +77,7 @@ void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& sh
         // nothing.
         if constexpr (sizeof(T) == 2 || !is_host_space<Space>) {
           const Wide scale = Wide{1} / ahead.sum(power);
-          write(lanes, y, r, false, [&](std::int64_t c) { return power(c) * scale; });
+          write_row(lanes, y, r, false, [&](std::int64_t c) { return power(c) * scale; });
         } else {
           const T scale = T{1} / ahead.sum([&](std::int64_t c) { return y(r, c) = power(c); });
           lanes.each([&](std::int64_t c) { y(r, c) *= scale; });
@@ -113,7 +102,7 @@ void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Ten
         if (accumulate) {
           add(lanes, result, r, gradient);
         } else {
-          write(lanes, result, r, around, gradient);
+          write_row(lanes, result, r, around, gradient);
         }
       });
 }
@@ -133,7 +122,7 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
         const auto element = [&](std::int64_t c) {
           return static_cast<Wide>(in(r, c)) - largest - log_sum;
         };
-        write(lanes, out, r, around, element);
+        write_row(lanes, out, r, around, element);
       });
 }
 
@@ -158,7 +147,7 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
         if (accumulate) {
           add(lanes, result, r, gradient);
         } else {
-          write(lanes, result, r, around, gradient);
+          write_row(lanes, result, r, around, gradient);
         }
       });
 }
