@@ -13,6 +13,9 @@ class GpuStandIn {
   [[nodiscard]] static int plans();       ///< made so far
   [[nodiscard]] static int runs();        ///< calls of them so far
   [[nodiscard]] static int attentions();  ///< passes of attention among these calls
+  /// Passes of convolutions in 16 bits among them. Those with a dilation along the first spatial
+  /// dimension it lacks.
+  [[nodiscard]] static int narrow_convolutions();
 
  private:
   math::MathStandIn serves_;

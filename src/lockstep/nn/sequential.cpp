@@ -90,6 +90,12 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
     case Fusion::conv_max_pool_relu:
       return conv_max_pool_relu(layer(1), {});
     case Fusion::conv_dropout_max_pool_relu: {
+      if (x.data().device().type != DeviceType::host) {
+        // Nothing is fused there, and a result of 16 bits takes no scale in f32.
+        Variable y = x;
+        for (std::size_t i = 0; i < 4; ++i) y = forward_blocked(layer(i), y);
+        return y;
+      }
       const std::int64_t channels = static_cast<const Conv2d&>(layer(0)).weight().shape()[0];
       const DType dtype = x.data().dtype();  // the operation widens 16-bit tensors itself
       return conv_max_pool_relu(

@@ -13,6 +13,7 @@
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm.hpp>
 #include <lockstep/tensor/kernels/norm/sync_batch_norm.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep {
@@ -160,6 +161,13 @@ Tensor take_statistics_of_all(const StatisticsExchange& exchange, double momentu
   return count;
 }
 
+/// Whether x has Autocast's 16 bits where its convolutions give them: then they stay, beside
+/// parameters of f32, as with PyTorch's autocast.
+bool is_result_of_autocast_on_a_gpu(const Variable& x) {
+  return autocast_enabled() && x.data().dtype() == autocast_dtype() && is_native(x) &&
+         math::device_math(x.data().device()) != nullptr;
+}
+
 /// `given` or, if undefined, `value` for each channel of x.
 Tensor or_constant(const Tensor& given, const Tensor& x, double value) {
   if (given.defined()) return given;
@@ -208,16 +216,16 @@ Variable batch_norm(const Variable& input, const Operand& weight, const Operand&
                                  training, eps, std::move(saved), std::move(kept));
   };
   // Kernels for channel blocks take f32.
-  const bool is_plain = !is_channel_blocked(input.data());
+  const bool stores_16_bits =
+      !is_channel_blocked(input.data()) &&
+      (detail::is_native_beside(input, weight, bias) || is_result_of_autocast_on_a_gpu(input));
   if (!given_shortcut.defined()) {
-    return is_plain && detail::is_native_beside(input, weight, bias) ? apply(input, {})
-                                                                     : apply(Operand(input), {});
+    return stores_16_bits ? apply(input, {}) : apply(Operand(input), {});
   }
   const bool is_alike = given_shortcut.data().dtype() == input.data().dtype() &&
                         is_native(given_shortcut) && !is_channel_blocked(given_shortcut.data());
-  return is_plain && is_alike && detail::is_native_beside(input, weight, bias)
-             ? apply(input, given_shortcut)
-             : apply(Operand(input), Operand(given_shortcut));
+  return stores_16_bits && is_alike ? apply(input, given_shortcut)
+                                    : apply(Operand(input), Operand(given_shortcut));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include <lockstep/autograd/functional/conv.hpp>
 
 #include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/conv_16_bits.hpp>
 #include <lockstep/autograd/functional/conv_form.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
@@ -49,10 +50,8 @@ struct ToChannelBlocks {
   [[nodiscard]] static const char* name() noexcept { return "to_channel_blocks"; }
 };
 
-}  // namespace
-
-Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
-                const Conv2dOptions& options, Layout layout) {
+Variable wide_conv2d(const Operand& x, const Operand& weight, const Operand& bias,
+                     const Conv2dOptions& options, Layout layout) {
   const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
   const Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
@@ -67,14 +66,28 @@ Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
   return record<Conv2dNode>(std::move(y), {&x, &weight, &bias}, options);
 }
 
+}  // namespace
+
+Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv2dOptions& options, Layout layout) {
+  if (!detail::convolves_16_bits(x, weight, bias)) {
+    return wide_conv2d(x, weight, bias, options, layout);
+  }
+  detail::ConvOperands operands(x, weight, bias);
+  const Shape shape = conv2d_shape(operands.x, operands.weight, operands.bias, options);
+  return detail::record_conv_16_bits<detail::Images, false>(x, weight, bias, std::move(operands),
+                                                            options, shape);
+}
+
 Variable to_channel_blocks(const Operand& x) {
   if (is_channel_blocked(x.data())) return x.given();
   return linear_map(ToChannelBlocks{}, x,
                     empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device()));
 }
 
-Variable from_channel_blocks(const Operand& x) {
-  if (!is_channel_blocked(x.data())) return x.given();
+Variable from_channel_blocks(const Variable& given) {
+  if (!is_channel_blocked(given.data())) return given;
+  const Operand x(given);
   return linear_map<ToChannelBlocks, true>(
       {}, x, Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device()));
 }

@@ -52,6 +52,14 @@ struct ConvForm {
   [[nodiscard]] static const char* name() noexcept { return Kind::name; }
 };
 
+/// The gradient of the bias [C] for that of the result, [N,C, ...].
+inline Variable channel_sums(const Variable& grad_output) {
+  const Shape& shape = grad_output.shape();
+  return sum(reshape(grad_output, {shape[0], shape[1],
+                                   shape.numel() / std::max<std::int64_t>(shape[0] * shape[1], 1)}),
+             {0, 2});
+}
+
 /// The part of an operation with inputs x, weight and bias that the form is made of: input i is
 /// operands[places[i]], the place that is left holds the gradient of the operation's result. That
 /// of the bias is summed over samples and positions.
@@ -64,12 +72,7 @@ void differentiate_conv(const ConvForm<Kind>& form, const std::array<Variable, 3
     const Tensor& value = operands[static_cast<std::size_t>(by)].data();
     d.give(i, trilinear_derivative(form, by, operands, Tensor::empty_like(value)));
   }
-  if (!d.wants(2)) return;
-  const Variable g = from_channel_blocks(d.grad_output());
-  const Shape& shape = g.shape();
-  d.give(2, sum(reshape(g, {shape[0], shape[1],
-                            shape.numel() / std::max<std::int64_t>(shape[0] * shape[1], 1)}),
-                {0, 2}));
+  if (d.wants(2)) d.give(2, channel_sums(from_channel_blocks(d.grad_output())));
 }
 
 }  // namespace lockstep::detail

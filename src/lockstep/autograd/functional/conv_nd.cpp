@@ -5,6 +5,7 @@
 
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/functional/conv_16_bits.hpp>
 #include <lockstep/autograd/functional/conv_form.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
@@ -13,20 +14,14 @@
 namespace lockstep {
 namespace {
 
-/// grad_bias (+)= the sum of grad_y[N,C, ...] over samples and positions.
-void bias_gradient(const Tensor& grad_y, const GradTarget& bias) {
-  const std::int64_t rows = grad_y.size(0) * grad_y.size(1);
-  const std::int64_t positions = rows == 0 ? 0 : grad_y.numel() / rows;
-  conv2d_backward_bias(grad_y.reshape({grad_y.size(0), grad_y.size(1), 1, positions}),
-                       bias.accumulate, bias.tensor);
-}
-
 class Conv3dNode : public PooledNode<Conv3dNode> {
  public:
   explicit Conv3dNode(const Conv3dOptions& options) : options_(options) {}
 
   void backward(const Tensor& grad_output) override {
-    if (const auto bias = grad_target(2); bias.wanted) bias_gradient(grad_output, bias);
+    if (const auto bias = grad_target(2); bias.wanted) {
+      detail::conv_bias_gradient(grad_output, bias);
+    }
     if (const auto weight = grad_target(1); weight.wanted) {
       conv3d_backward_weight(grad_output, input(0).data(), options_, weight.accumulate,
                              weight.tensor);
@@ -52,7 +47,9 @@ class ConvTransposeNode : public PooledNode<ConvTransposeNode<Kind>> {
   explicit ConvTransposeNode(const typename Kind::Options& options) : options_(options) {}
 
   void backward(const Tensor& grad_output) override {
-    if (const auto bias = this->grad_target(2); bias.wanted) bias_gradient(grad_output, bias);
+    if (const auto bias = this->grad_target(2); bias.wanted) {
+      detail::conv_bias_gradient(grad_output, bias);
+    }
     if (const auto weight = this->grad_target(1); weight.wanted) {
       Kind::backward_weight(this->input(0).data(), grad_output, options_, weight.accumulate,
                             weight.tensor);
@@ -73,16 +70,16 @@ class ConvTransposeNode : public PooledNode<ConvTransposeNode<Kind>> {
   typename Kind::Options options_;
 };
 
+/// The shape of the result. Throws ShapeError, with the shapes, if these do not match.
 template <class Kind, std::size_t dims>
-Variable conv_transpose(const Variable& x, const Variable& weight, const Variable& bias,
-                        const ConvTransposeOptions<dims>& o) {
+Shape transposed_shape(const Tensor& in, const Tensor& kernel, const Tensor& bias,
+                       const ConvTransposeOptions<dims>& o) {
   const auto complain = [&](const std::string& why) {
-    throw ShapeError(std::string(Kind::transposed_name) + " of x " + describe(x.data()) +
-                     " with weight " + describe(weight.data()) +
-                     (bias.defined() ? " and bias " + describe(bias.data()) : "") + ", groups " +
+    throw ShapeError(std::string(Kind::transposed_name) + " of x " + describe(in) +
+                     " with weight " + describe(kernel) +
+                     (bias.defined() ? " and bias " + describe(bias) : "") + ", groups " +
                      std::to_string(o.groups) + ": " + why);
   };
-  const Tensor &in = x.data(), &kernel = weight.data();
   constexpr int rank = static_cast<int>(dims) + 2;
   if (in.dims() != rank || kernel.dims() != rank) {
     complain("x must be [N, C, ...] and weight [C, O / groups, ...] of " + std::to_string(dims) +
@@ -93,7 +90,7 @@ Variable conv_transpose(const Variable& x, const Variable& weight, const Variabl
   }
   const std::int64_t outputs = kernel.size(1) * o.groups;
   if (bias.defined() && bias.shape() != Shape{outputs}) complain("the bias must be [O]");
-  if (kernel.dtype() != in.dtype() || (bias.defined() && bias.data().dtype() != in.dtype())) {
+  if (kernel.dtype() != in.dtype() || (bias.defined() && bias.dtype() != in.dtype())) {
     complain("the dtypes differ");
   }
   std::array<std::int64_t, rank> extents{in.size(0), outputs};
@@ -113,14 +110,46 @@ Variable conv_transpose(const Variable& x, const Variable& weight, const Variabl
     }
     extents[d + 2] = extent;
   }
+  return Shape(extents);
+}
+
+template <class Kind, std::size_t dims>
+Variable wide_conv_transpose(const Operand& x, const Operand& weight, const Operand& bias,
+                             const ConvTransposeOptions<dims>& o) {
+  const Tensor &in = x.data(), &kernel = weight.data();
+  const Shape shape =
+      transposed_shape<Kind>(in, kernel, bias.defined() ? bias.data() : Tensor(), o);
   const typename Kind::Options options{o.stride, o.padding, o.dilation, o.groups};
-  Tensor y = Tensor::empty(Shape(extents), in.dtype(), in.device());
+  Tensor y = Tensor::empty(shape, in.dtype(), in.device());
   // This operation is the transpose of a convolution from y to x.
   static_cast<void>(Kind::shape(y, kernel, options));
   Kind::backward_input(in, kernel, options, false, y);
   if (bias.defined()) add_channel_bias(bias.data(), y);
   if (in.numel() > 0) count_flops(2 * in.numel() * (kernel.numel() / kernel.size(0)));
   return record<ConvTransposeNode<Kind>>(std::move(y), {&x, &weight, &bias}, options);
+}
+
+template <class Kind, std::size_t dims>
+Variable conv_transpose(const Variable& x, const Variable& weight, const Variable& bias,
+                        const ConvTransposeOptions<dims>& o) {
+  if (!detail::convolves_16_bits(x, weight, bias)) {
+    return wide_conv_transpose<Kind>(x, weight, bias, o);
+  }
+  detail::ConvOperands operands(x, weight, bias);
+  const Shape shape = transposed_shape<Kind>(operands.x, operands.weight, operands.bias, o);
+  return detail::record_conv_16_bits<Kind, true>(
+      x, weight, bias, std::move(operands), {o.stride, o.padding, o.dilation, o.groups}, shape);
+}
+
+Variable wide_conv3d(const Operand& x, const Operand& weight, const Operand& bias,
+                     const Conv3dOptions& options) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
+  const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
+  const Shape shape = conv3d_shape(x.data(), weight.data(), bias_data, options);
+  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  conv3d_forward(x.data(), weight.data(), bias_data, options, y);
+  if (y.numel() > 0) count_flops(2 * y.numel() * weight.data().numel() / weight.shape()[0]);
+  return record<Conv3dNode>(std::move(y), {&x, &weight, &bias}, options);
 }
 
 /// [N,C,L] as [N,C,1,L]. Other shapes are kept for the error message.
@@ -142,25 +171,23 @@ Variable as_sequence(const Variable& y) {
 
 }  // namespace
 
-Variable conv1d(const Operand& x, const Operand& weight, const Operand& bias,
+Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv1dOptions& o) {
   expect_sequences("conv1d", x, weight);
   return as_sequence(conv2d(as_image(x), as_image(weight), bias,
                             {{1, o.stride[0]}, {0, o.padding[0]}, {1, o.dilation[0]}, o.groups}));
 }
 
-Variable conv3d(const Operand& x, const Operand& weight, const Operand& bias,
+Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv3dOptions& options) {
-  const PrecisionGuard precision(precision_of_product(x, weight));
-  const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
-  const Shape shape = conv3d_shape(x.data(), weight.data(), bias_data, options);
-  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
-  conv3d_forward(x.data(), weight.data(), bias_data, options, y);
-  if (y.numel() > 0) count_flops(2 * y.numel() * weight.data().numel() / weight.shape()[0]);
-  return record<Conv3dNode>(std::move(y), {&x, &weight, &bias}, options);
+  if (!detail::convolves_16_bits(x, weight, bias)) return wide_conv3d(x, weight, bias, options);
+  detail::ConvOperands operands(x, weight, bias);
+  const Shape shape = conv3d_shape(operands.x, operands.weight, operands.bias, options);
+  return detail::record_conv_16_bits<detail::Volumes, false>(x, weight, bias, std::move(operands),
+                                                             options, shape);
 }
 
-Variable conv_transpose1d(const Operand& x, const Operand& weight, const Operand& bias,
+Variable conv_transpose1d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTransposeOptions<1>& o) {
   expect_sequences("conv_transpose1d", x, weight);
   return as_sequence(conv_transpose2d(as_image(x), as_image(weight), bias,
@@ -171,12 +198,12 @@ Variable conv_transpose1d(const Operand& x, const Operand& weight, const Operand
                                        o.groups}));
 }
 
-Variable conv_transpose2d(const Operand& x, const Operand& weight, const Operand& bias,
+Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTransposeOptions<2>& options) {
   return conv_transpose<detail::Images>(x, weight, bias, options);
 }
 
-Variable conv_transpose3d(const Operand& x, const Operand& weight, const Operand& bias,
+Variable conv_transpose3d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTransposeOptions<3>& options) {
   return conv_transpose<detail::Volumes>(x, weight, bias, options);
 }

@@ -55,14 +55,11 @@ class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
   Tensor y_, code_;
 };
 
-}  // namespace
-
-Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight, const Operand& bias,
-                                const Conv2dOptions& conv, const PoolOptions<2>& pool,
-                                const Tensor& channel_scale) {
+Variable fused_on_host(const Operand& x, const Operand& weight, const Operand& bias,
+                       const Conv2dOptions& conv, const PoolOptions<2>& pool,
+                       const Tensor& channel_scale) {
   const auto window = detail::square_window(pool);
-  if (x.data().device().type != DeviceType::host || image_layout() == ImageLayout::plain ||
-      !window ||
+  if (image_layout() == ImageLayout::plain || !window ||
       !conv2d_max_pool2d_supported(x.shape(), weight.shape(), conv, *window, x.data().dtype())) {
     return one_by_one(x, weight, bias, conv, pool, channel_scale);
   }
@@ -77,6 +74,16 @@ Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight, const O
   count_nominal_flops(2 * unpooled.numel() * weight.data().numel() / weight.shape()[0]);
   return record<Conv2dMaxPool2dReluNode>(y, {&x, &weight, &bias}, std::move(inputs), y,
                                          std::move(code));
+}
+
+}  // namespace
+
+Variable conv2d_max_pool2d_relu(const Variable& x, const Variable& weight, const Variable& bias,
+                                const Conv2dOptions& conv, const PoolOptions<2>& pool,
+                                const Tensor& channel_scale) {
+  return x.data().device().type == DeviceType::host
+             ? fused_on_host(x, weight, bias, conv, pool, channel_scale)
+             : one_by_one(x, weight, bias, conv, pool, channel_scale);
 }
 
 }  // namespace lockstep

@@ -84,7 +84,7 @@ class CudnnPlan final : public ConvolutionPlan {
            const Stream& stream) override {
     const CudaDeviceScope here(device_.index);
     const Check check(name, convolution_, device_, true);
-    // Factors are double for f64, else float, and are read by the host.
+    // Factors are double for f64, else float, for 16 bits too, and are read by the host.
     const double factors[] = {1.0, convolution_.accumulate ? 1.0 : 0.0};
     const float short_factors[] = {1.0F, convolution_.accumulate ? 1.0F : 0.0F};
     const bool is_double = convolution_.dtype == DType::f64;
@@ -115,7 +115,19 @@ class CudnnPlan final : public ConvolutionPlan {
 
  private:
   [[nodiscard]] cudnnDataType_t type() const {
-    return convolution_.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    switch (convolution_.dtype) {
+      case DType::f64:
+        return CUDNN_DATA_DOUBLE;
+      case DType::bf16:
+        return CUDNN_DATA_BFLOAT16;
+      case DType::f16:
+        return CUDNN_DATA_HALF;
+      default:
+        return CUDNN_DATA_FLOAT;
+    }
+  }
+  [[nodiscard]] cudnnDataType_t type_of_sums() const {
+    return is_half(convolution_.dtype) ? CUDNN_DATA_FLOAT : type();
   }
 
   void describe_tensors(const Check& check) {
@@ -133,13 +145,14 @@ class CudnnPlan final : public ConvolutionPlan {
   void describe_operation(const Check& check) {
     const Convolution& c = convolution_;
     const cudnnConvolutionDescriptor_t operation = operation_.make(check);
-    check(cudnnSetConvolutionNdDescriptor(operation, c.dims, c.padding.data(), c.stride.data(),
-                                          c.dilation.data(), CUDNN_CROSS_CORRELATION, type()),
-          "cudnnSetConvolutionNdDescriptor");
+    check(
+        cudnnSetConvolutionNdDescriptor(operation, c.dims, c.padding.data(), c.stride.data(),
+                                        c.dilation.data(), CUDNN_CROSS_CORRELATION, type_of_sums()),
+        "cudnnSetConvolutionNdDescriptor");
     check(cudnnSetConvolutionGroupCount(operation, c.groups), "cudnnSetConvolutionGroupCount");
     // The default allows TF32 units to multiply f32, which would round operands that Lockstep has
     // not rounded.
-    const bool as_default = c.dtype == DType::f64 || c.rounded || c.tf32;
+    const bool as_default = c.dtype != DType::f32 || c.rounded || c.tf32;
     check(cudnnSetConvolutionMathType(operation, as_default ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
           "cudnnSetConvolutionMathType");
   }
@@ -200,7 +213,13 @@ class CudnnPlan final : public ConvolutionPlan {
 
 std::unique_ptr<ConvolutionPlan> cudnn_plan(const char* name, const Convolution& convolution,
                                             Device device) {
-  return std::make_unique<CudnnPlan>(name, convolution, device);
+  try {
+    return std::make_unique<CudnnPlan>(name, convolution, device);
+  } catch (const Error&) {
+    // Its caller computes it in f32.
+    if (is_half(convolution.dtype)) return nullptr;
+    throw;
+  }
 }
 
 }  // namespace lockstep::math

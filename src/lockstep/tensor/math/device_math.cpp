@@ -54,18 +54,14 @@ Plan* plan_for(DeviceMath& math, const char* name, const Problem& problem, Devic
       .plan.get();
 }
 
-template <class Addresses>
-void run_plan(Plan<Addresses>& plan, const char* name, const Addresses& at, Device device) {
-  IntrusivePtr<Storage> workspace;
-  if (plan.workspace_bytes() > 0) workspace = Storage::allocate(plan.workspace_bytes(), device);
-  plan.run(name, at, workspace ? workspace->kernel_data() : nullptr, current_stream(device));
-}
-
 /// Returns false for a null plan.
 template <class Addresses>
 bool run_if_planned(Plan<Addresses>* plan, const char* name, const Addresses& at, Device device) {
-  if (plan != nullptr) run_plan(*plan, name, at, device);
-  return plan != nullptr;
+  if (plan == nullptr) return false;
+  IntrusivePtr<Storage> workspace;
+  if (plan->workspace_bytes() > 0) workspace = Storage::allocate(plan->workspace_bytes(), device);
+  plan->run(name, at, workspace ? workspace->kernel_data() : nullptr, current_stream(device));
+  return true;
 }
 
 }  // namespace
@@ -127,9 +123,10 @@ bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
   return run_if_planned(plan_for<ProductPlan>(math, name, product, device), name, at, device);
 }
 
-void run(DeviceMath& math, const char* name, const Convolution& convolution,
+bool run(DeviceMath& math, const char* name, const Convolution& convolution,
          const ConvolutionAddresses& at, Device device) {
-  run_plan(*plan_for<ConvolutionPlan>(math, name, convolution, device), name, at, device);
+  return run_if_planned(plan_for<ConvolutionPlan>(math, name, convolution, device), name, at,
+                        device);
 }
 
 bool run(DeviceMath& math, const char* name, const Attention& attention,

@@ -49,7 +49,7 @@ enum class ConvolutionPass : std::uint8_t { forward, backward_input, backward_we
 /// count by. Arrays hold [N,C,...], the weight's [O,C/groups,...], strides in elements.
 struct Convolution {
   ConvolutionPass pass = ConvolutionPass::forward;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;  ///< of all three tensors; sums of 16 bits are f32
   /// The operands are f32, but their values are rounded to 16 bits: units for TF32 lose nothing.
   bool rounded = false;
   bool tf32 = false;  ///< units for TF32 may multiply operands of f32
@@ -144,6 +144,7 @@ class DeviceMath {
   [[nodiscard]] virtual std::unique_ptr<ProductPlan> plan(const char* name,
                                                           const ColumnMajorProduct& product,
                                                           Device device) = 0;
+  /// Null for one of 16 bits that the library lacks.
   [[nodiscard]] virtual std::unique_ptr<ConvolutionPlan> plan(const char* name,
                                                               const Convolution& convolution,
                                                               Device device) = 0;
@@ -175,9 +176,10 @@ class MathStandIn {
 /// that the library supports only without.
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
                        const ProductAddresses& at, Device device);
-void run(DeviceMath& math, const char* name, const Convolution& convolution,
-         const ConvolutionAddresses& at, Device device);
-/// Returns false and does nothing for an attention that the library lacks.
+/// Returns false and does nothing for a convolution of 16 bits, or an attention, that the library
+/// lacks.
+[[nodiscard]] bool run(DeviceMath& math, const char* name, const Convolution& convolution,
+                       const ConvolutionAddresses& at, Device device);
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const Attention& attention,
                        const AttentionAddresses& at, Device device);
 

@@ -52,21 +52,25 @@ bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
 
 namespace {
 
-template <class T, class Space>
+/// T is the type of grad_y, B that of grad_bias: T or SumOf<T>.
+template <class T, class B, class Space>
 void bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
                  const Tensor& grad_bias) {
+  using Sum = SumOf<T>;
   const std::int64_t samples = grad_y.size(0), channels = grad_y.size(1);
   const std::int64_t positions = grad_y.size(2) * grad_y.size(3);
   const auto g = view<Space, const T, 3>(grad_y.reshape({samples, channels, positions}));
-  const auto out = view<Space, T, 1>(grad_bias);
+  const auto out = view<Space, B, 1>(grad_bias);
   for_each_row(
       "lockstep::conv2d_backward_bias", space, channels, positions,
       KOKKOS_LAMBDA(std::int64_t o, const Lanes<Space>& lanes) {
-        T total{0};
+        Sum total{0};
         for (std::int64_t n = 0; n < samples; ++n) {
-          total += lanes.sum([&](std::int64_t p) { return g(n, o, p); });
+          total += lanes.sum([&](std::int64_t p) { return static_cast<Sum>(g(n, o, p)); });
         }
-        lanes.once([&] { out(o) = (accumulate ? out(o) : T{0}) + total; });
+        lanes.once([&] {
+          out(o) = static_cast<B>((accumulate ? static_cast<Sum>(out(o)) : Sum{0}) + total);
+        });
       });
 }
 
@@ -112,11 +116,14 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
 
 void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
-    dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
-      if (is_channel_blocked(grad_y)) {
-        blocked_bias_kernel<T>(space, grad_y, accumulate, grad_bias);
+    if (is_channel_blocked(grad_y)) {
+      return blocked_bias_kernel<float>(space, grad_y, accumulate, grad_bias);
+    }
+    dispatch_stored(grad_y.dtype(), "conv2d", [&]<class T>() {
+      if (grad_bias.dtype() == dtype_of<T>) {
+        bias_kernel<T, T>(space, grad_y, accumulate, grad_bias);
       } else {
-        bias_kernel<T>(space, grad_y, accumulate, grad_bias);
+        bias_kernel<T, SumOf<T>>(space, grad_y, accumulate, grad_bias);
       }
     });
   });

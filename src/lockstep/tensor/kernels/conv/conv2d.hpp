@@ -12,7 +12,9 @@ namespace lockstep {
 [[nodiscard]] Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Conv2dOptions& options);
 
-/// y = cross-correlation of x with weight, plus bias if defined. f32 or f64, on any device.
+/// y = cross-correlation of x with weight, plus bias if defined. f32 or f64, on any device; also
+/// bf16 or f16 where a GPU's library computes (math/device_math.hpp), with sums in f32. y and the
+/// gradients below may then be f32 too.
 void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv2dOptions& options, const Tensor& y);
 

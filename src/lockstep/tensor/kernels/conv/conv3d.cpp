@@ -39,8 +39,12 @@ void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
   for_each_row(
       "lockstep::add_channel_bias", space, rows, positions,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T shift = b(r % channels);
-        lanes.each([&](std::int64_t i) { out(r * positions + i) += shift; });
+        using Sum = SumOf<T>;
+        const Sum shift = static_cast<Sum>(b(r % channels));
+        lanes.each([&](std::int64_t i) {
+          T& element = out(r * positions + i);
+          element = static_cast<T>(static_cast<Sum>(element) + shift);
+        });
       });
 }
 
@@ -65,8 +69,8 @@ void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dO
 
 void add_channel_bias(const Tensor& bias, const Tensor& y) {
   dispatch(current_stream(y.device()), [&](const auto& space) {
-    dispatch_floating(y.dtype(), "add_channel_bias",
-                      [&]<class T>() { bias_to_channels<T>(space, bias, y); });
+    dispatch_stored(y.dtype(), "add_channel_bias",
+                    [&]<class T>() { bias_to_channels<T>(space, bias, y); });
   });
 }
 

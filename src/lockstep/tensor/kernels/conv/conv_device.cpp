@@ -8,6 +8,7 @@
 #include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/conv/conv3d.hpp>
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/resample/pad.hpp>
 #include <lockstep/tensor/precision.hpp>
@@ -65,11 +66,10 @@ class IntArray {
 /// `x` as an operand: rounded to product_precision(), but stored as f32.
 Tensor rounded(const Tensor& x) { return product_operand(x).to(x.dtype()); }
 
-/// Calls f(begin, end, convolution) for parts of the batch, each as many samples as one call takes.
+/// Calls f(begin, end, convolution) for parts of the batch, each of up to `together` samples.
 template <class F>
-void for_each_part(const Conv2dProblem& p, ConvolutionPass pass, DType dtype, bool accumulate,
-                   const F& f) {
-  const std::int64_t together = samples_a_call(p);
+void for_each_part(const Conv2dProblem& p, std::int64_t together, ConvolutionPass pass, DType dtype,
+                   bool accumulate, const F& f) {
   for (std::int64_t begin = 0; begin < p.n; begin += together) {
     const std::int64_t end = std::min(begin + together, p.n);
     Convolution part = convolution_of(p, pass, dtype, end - begin);
@@ -77,6 +77,45 @@ void for_each_part(const Conv2dProblem& p, ConvolutionPass pass, DType dtype, bo
     part.accumulate = accumulate || (pass == ConvolutionPass::backward_weight && begin > 0);
     f(begin, end, part);
   }
+}
+
+/// The two tensors that a pass reads, in the order of ConvolutionAddresses, and the one it writes,
+/// which is f32 or of their type.
+struct PassTensors {
+  const Tensor &first, &second, &result;
+};
+
+bool is_run(math::DeviceMath& math, const Conv2dProblem& p, const Convolution& c,
+            const PassTensors& t) {
+  return math::run(math, name_of(p), c,
+                   {t.first.kernel_data(), t.second.kernel_data(), t.result.kernel_data()},
+                   t.result.device());
+}
+
+/// Runs one part. Libraries write 16 bits from operands of 16 bits: a result of f32 is converted.
+void run_part(math::DeviceMath& math, const Conv2dProblem& p, const Convolution& part,
+              const PassTensors& t) {
+  const Tensor& to = t.result;
+  if (to.dtype() == part.dtype) {
+    if (is_run(math, p, part, t)) return;
+  } else {
+    Convolution alone = part;
+    alone.accumulate = false;
+    const Tensor stored = Tensor::empty(to.shape(), part.dtype, to.device());
+    if (is_run(math, p, alone, {t.first, t.second, stored})) {
+      return part.accumulate ? add_scaled(stored, 1.0, to) : convert(stored, to);
+    }
+  }
+  // The library lacks it in 16 bits.
+  Convolution wide = part;
+  wide.dtype = DType::f32;
+  wide.rounded = true;
+  const bool is_wide = to.dtype() == DType::f32;
+  const Tensor sums = is_wide || part.accumulate
+                          ? to.to(DType::f32)
+                          : Tensor::empty(to.shape(), DType::f32, to.device());
+  static_cast<void>(is_run(math, p, wide, {t.first.to(DType::f32), t.second.to(DType::f32), sums}));
+  if (!is_wide) convert(sums, to);
 }
 
 /// How much longer `whole`'s y is than `t` along its spatial dimensions.
@@ -94,10 +133,19 @@ Tensor empty_output(const Conv2dProblem& p, const Tensor& like) {
   return Tensor::empty(shape, like.dtype(), like.device());
 }
 
+/// pad_forward, which takes f32 and f64, of 16 bits too. Only a transposed convolution whose
+/// output_padding reaches its stride needs it.
+void pad_windows(const Tensor& from, const PadAmounts& amounts, const Tensor& to) {
+  if (!is_half(from.dtype())) return pad_forward(from, amounts, PadMode::constant, 0.0, to);
+  const Tensor wide = Tensor::empty(to.shape(), DType::f32, to.device());
+  pad_forward(from.to(DType::f32), amounts, PadMode::constant, 0.0, wide);
+  convert(wide, to);
+}
+
 /// `grad_y` with zeros for the windows that it leaves out.
 Tensor with_missing_windows(const Conv2dProblem& whole, const Tensor& grad_y) {
   Tensor all = empty_output(whole, grad_y);
-  pad_forward(grad_y, missing_windows(whole, grad_y), PadMode::constant, 0.0, all);
+  pad_windows(grad_y, missing_windows(whole, grad_y), all);
   return all;
 }
 
@@ -110,7 +158,7 @@ std::int64_t samples_a_call(const Conv2dProblem& p) {
 
 Convolution convolution_of(const Conv2dProblem& p, ConvolutionPass pass, DType dtype,
                            std::int64_t samples) {
-  dispatch_floating(dtype, name_of(p), []<class T>() {});
+  dispatch_stored(dtype, name_of(p), []<class T>() {});
   LOCKSTEP_ASSERT(p.takes_all_windows());
   Convolution c{
       .pass = pass,
@@ -142,7 +190,7 @@ Convolution convolution_of(const Conv2dProblem& p, ConvolutionPass pass, DType d
 
 void forward_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, const Tensor& y) {
-  const Device device = common_device(name_of(p), {&x, &weight, &bias, &y});
+  static_cast<void>(common_device(name_of(p), {&x, &weight, &bias, &y}));
   if (y.numel() == 0) return;
   if (!p.takes_all_windows()) {
     const Conv2dProblem whole = p.with_all_windows();
@@ -150,19 +198,15 @@ void forward_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Ten
     forward_on_device(math, whole, x, weight, bias, all);
     PadAmounts amounts = missing_windows(whole, y);
     for (std::int64_t& amount : amounts.behind) amount = -amount;
-    pad_forward(all, amounts, PadMode::constant, 0.0, y);
-    return;
+    return pad_windows(all, amounts, y);
   }
   if (weight.numel() == 0) {
     y.zero();
   } else {
     const Tensor in = rounded(x), w = rounded(weight);
-    for_each_part(p, ConvolutionPass::forward, x.dtype(), false,
+    for_each_part(p, samples_a_call(p), ConvolutionPass::forward, x.dtype(), false,
                   [&](std::int64_t begin, std::int64_t end, const Convolution& part) {
-                    math::run(math, name_of(p), part,
-                              {in.slice(begin, end).kernel_data(), w.kernel_data(),
-                               y.slice(begin, end).kernel_data()},
-                              device);
+                    run_part(math, p, part, {in.slice(begin, end), w, y.slice(begin, end)});
                   });
   }
   if (bias.defined()) add_channel_bias(bias, y);
@@ -170,7 +214,7 @@ void forward_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Ten
 
 void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Tensor& grad_y,
                               const Tensor& weight, bool accumulate, const Tensor& grad_x) {
-  const Device device = common_device(name_of(p), {&grad_y, &weight, &grad_x});
+  static_cast<void>(common_device(name_of(p), {&grad_y, &weight, &grad_x}));
   if (grad_x.numel() == 0) return;
   if (weight.numel() == 0 || grad_y.numel() == 0) {
     if (!accumulate) grad_x.zero();
@@ -182,18 +226,16 @@ void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& p, co
                                     accumulate, grad_x);
   }
   const Tensor g = rounded(grad_y), w = rounded(weight);
-  for_each_part(p, ConvolutionPass::backward_input, grad_y.dtype(), accumulate,
+  for_each_part(p, samples_a_call(p), ConvolutionPass::backward_input, grad_y.dtype(), accumulate,
                 [&](std::int64_t begin, std::int64_t end, const Convolution& part) {
-                  math::run(math, name_of(p), part,
-                            {g.slice(begin, end).kernel_data(), w.kernel_data(),
-                             grad_x.slice(begin, end).kernel_data()},
-                            device);
+                  run_part(math, p, part, {g.slice(begin, end), w, grad_x.slice(begin, end)});
                 });
 }
 
 void backward_weight_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Tensor& grad_y,
-                               const Tensor& x, bool accumulate, const Tensor& grad_weight) {
-  const Device device = common_device(name_of(p), {&grad_y, &x, &grad_weight});
+                               const Tensor& x, bool accumulate, const Tensor& grad_weight,
+                               std::int64_t together) {
+  static_cast<void>(common_device(name_of(p), {&grad_y, &x, &grad_weight}));
   if (grad_weight.numel() == 0) return;
   if (grad_y.numel() == 0 || x.numel() == 0) {
     if (!accumulate) grad_weight.zero();
@@ -202,15 +244,19 @@ void backward_weight_on_device(math::DeviceMath& math, const Conv2dProblem& p, c
   if (!p.takes_all_windows()) {
     const Conv2dProblem whole = p.with_all_windows();
     return backward_weight_on_device(math, whole, with_missing_windows(whole, grad_y), x,
-                                     accumulate, grad_weight);
+                                     accumulate, grad_weight,
+                                     std::min(together, samples_a_call(whole)));
+  }
+  if (is_half(grad_weight.dtype()) && together < p.n) {
+    const Tensor sums = accumulate ? grad_weight.to(DType::f32)
+                                   : Tensor::empty(grad_weight.shape(), DType::f32, x.device());
+    backward_weight_on_device(math, p, grad_y, x, accumulate, sums, together);
+    return convert(sums, grad_weight);
   }
   const Tensor g = rounded(grad_y), in = rounded(x);
-  for_each_part(p, ConvolutionPass::backward_weight, x.dtype(), accumulate,
+  for_each_part(p, together, ConvolutionPass::backward_weight, x.dtype(), accumulate,
                 [&](std::int64_t begin, std::int64_t end, const Convolution& part) {
-                  math::run(math, name_of(p), part,
-                            {g.slice(begin, end).kernel_data(), in.slice(begin, end).kernel_data(),
-                             grad_weight.kernel_data()},
-                            device);
+                  run_part(math, p, part, {g.slice(begin, end), in.slice(begin, end), grad_weight});
                 });
 }
 

@@ -19,15 +19,18 @@ namespace lockstep::detail {
 [[nodiscard]] std::int64_t samples_a_call(const Conv2dProblem& problem);
 
 // As run_forward and its like (conv_task.hpp); y may leave out windows of x, which takes a copy of
-// y with them. Operands of f32 are rounded to product_precision().
+// y with them. Operands of f32 are rounded to product_precision(). Those of 16 bits are multiplied
+// as such, or in f32 where the library has no algorithm for them. Their result is of their type, or
+// f32: then rounded to their type and converted, as libraries write no other.
 
 void forward_on_device(math::DeviceMath& math, const Conv2dProblem& problem, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, const Tensor& y);
 void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& problem,
                               const Tensor& grad_y, const Tensor& weight, bool accumulate,
                               const Tensor& grad_x);
+/// Parts of `together` samples, samples_a_call() at most, are added in f32.
 void backward_weight_on_device(math::DeviceMath& math, const Conv2dProblem& problem,
                                const Tensor& grad_y, const Tensor& x, bool accumulate,
-                               const Tensor& grad_weight);
+                               const Tensor& grad_weight, std::int64_t together);
 
 }  // namespace lockstep::detail

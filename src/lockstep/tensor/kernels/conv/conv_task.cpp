@@ -77,7 +77,8 @@ void run_backward_input(const Conv2dProblem& problem, const Tensor& grad_y, cons
 void run_backward_weight(const Conv2dProblem& problem, const Tensor& grad_y, const Tensor& x,
                          bool accumulate, const Tensor& grad_weight) {
   if (auto* const gpu = math::device_math(grad_y.device())) [[unlikely]] {
-    return backward_weight_on_device(*gpu, problem, grad_y, x, accumulate, grad_weight);
+    return backward_weight_on_device(*gpu, problem, grad_y, x, accumulate, grad_weight,
+                                     samples_a_call(problem));
   }
   dispatch_floating(grad_y.dtype(), name_of(problem), [&]<class T>() {
     host_task(

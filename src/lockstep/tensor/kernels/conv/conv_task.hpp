@@ -4,7 +4,8 @@
 // The one door to convolutions of images and of volumes. They are tasks of the host, by the method
 // that dtype and shape call for: at once for tensors of the host, late on a simulated device
 // (host_task.hpp). For a GPU's tensors the vendor's library computes them (conv_device.hpp).
-// `problem` is that of the tensors. f32 or f64. Throws ShapeError as host_task() does.
+// `problem` is that of the tensors. f32 or f64, and for a GPU bf16 or f16 (a gradient may be f32
+// beside them). Throws ShapeError as host_task() does.
 
 namespace lockstep::detail {
 
