@@ -14,8 +14,8 @@
 namespace lockstep::test {
 namespace {
 
-constexpr std::int64_t rows = 512, width = 64;
-constexpr std::int64_t bytes = rows * width * 4;  // of one value
+constexpr std::int64_t rows = 512, columns = 64;
+constexpr std::int64_t bytes = rows * columns * 4;  // of one value
 
 Variable waves(const Shape& shape, double phase) {
   std::vector<float> numbers(static_cast<std::size_t>(shape.numel()));
@@ -35,8 +35,8 @@ std::int64_t held_by(const std::function<Variable()>& make, std::int64_t values)
 }
 
 struct Layer {
-  Variable x = waves({rows, width}, 0.1), w = waves({width, width}, 0.2),
-           v = waves({width, width}, 0.3), ones = Variable(Tensor::full({width}, 1.0), true);
+  Variable x = waves({rows, columns}, 0.1), w = waves({columns, columns}, 0.2),
+           v = waves({columns, columns}, 0.3), ones = Variable(Tensor::full({columns}, 1.0), true);
 
   /// x + linear(norm(x)): the norm is an operand of the product, whose result nobody reads.
   [[nodiscard]] Variable operator()() const { return x + linear(layer_norm(x, ones, {}), w, {}); }

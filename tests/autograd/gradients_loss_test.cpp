@@ -1,6 +1,11 @@
 // Backward against central differences in double.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
+#include <lockstep/autograd/backward.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
@@ -64,39 +69,97 @@ TEST(CrossEntropyGradient, AgreesWithCentralDifferences) {
   }
 }
 
+constexpr LossGradients both_times[] = {LossGradients::in_forward, LossGradients::in_backward};
+
 TEST(LinearCrossEntropyGradient, AgreesWithCentralDifferences) {
   for (LossOptions options : loss_variants()) {
     options.label_smoothing = 0.2;
-    expect_gradients(
-        [&](const std::vector<Variable>& v) {
-          return linear_cross_entropy(v[0], v[1], targets({0, 3, 2, 1, 1, 0}, {2, 3}), options);
-        },
-        {random_tensor({2, 3, 5}, 15), random_tensor({4, 5}, 16)});
+    for (const LossGradients when : both_times) {
+      expect_gradients(
+          [&](const std::vector<Variable>& v) {
+            return linear_cross_entropy(v[0], v[1], targets({0, 3, 2, 1, 1, 0}, {2, 3}), options,
+                                        when);
+          },
+          {random_tensor({2, 3, 5}, 15), random_tensor({4, 5}, 16)});
+    }
   }
 }
 
 // More rows than a chunk has, and a last chunk that is shorter.
-TEST(LinearCrossEntropy, IsTheCrossEntropyOfTheLogits) {
-  constexpr std::int64_t rows = 600, width = 5, classes = 4;
+Tensor targets_of_many_rows() {
   std::vector<std::int64_t> chosen;
-  for (std::int64_t r = 0; r < rows; ++r) chosen.push_back(r * 7 % classes);
-  const Tensor target = targets(chosen, {rows});
+  for (std::int64_t r = 0; r < 600; ++r) chosen.push_back(r * 7 % 4);
+  return targets(chosen, {600});
+}
+
+void expect_close(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.shape(), b.shape());
+  const auto expected = a.to_vector<double>(), found = b.to_vector<double>();
+  for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(expected[k], found[k], 1e-11);
+}
+
+TEST(LinearCrossEntropy, IsTheCrossEntropyOfTheLogits) {
+  const Tensor target = targets_of_many_rows();
   for (const LossOptions& options : loss_variants()) {
-    std::vector<Tensor> results[2];
-    for (const bool joined : {false, true}) {
-      const Variable x(random_tensor({rows, width}, 17), true);
-      const Variable weight(random_tensor({classes, width}, 18), true);
-      const Variable loss = joined ? linear_cross_entropy(x, weight, target, options)
-                                   : cross_entropy(linear(x, weight, {}), target, options);
-      const Variable total = options.reduction == Reduction::none ? sum(loss) : loss;
-      total.backward();
-      results[joined ? 1 : 0] = {loss.data(), x.grad(), weight.grad()};
+    const auto results = [&](const auto& loss_of) {
+      const Variable x(random_tensor({600, 5}, 17), true), weight(random_tensor({4, 5}, 18), true);
+      // Gradients are added to what is there, and are those of a multiple of the loss.
+      sum(x).backward();
+      sum(weight).backward();
+      const Variable loss = loss_of(x, weight);
+      (-3.0 * (options.reduction == Reduction::none ? sum(loss) : loss)).backward();
+      return std::vector<Tensor>{loss.data(), x.grad(), weight.grad()};
+    };
+    const auto apart = results([&](const Variable& x, const Variable& weight) {
+      return cross_entropy(linear(x, weight, {}), target, options);
+    });
+    for (const LossGradients when : both_times) {
+      const auto joined = results([&](const Variable& x, const Variable& weight) {
+        return linear_cross_entropy(x, weight, target, options, when);
+      });
+      for (std::size_t i = 0; i < 3; ++i) expect_close(apart[i], joined[i]);
     }
-    for (std::size_t i = 0; i < 3; ++i) {
-      const auto apart = results[0][i].to_vector<double>(),
-                 joined = results[1][i].to_vector<double>();
-      ASSERT_EQ(apart.size(), joined.size());
-      for (std::size_t k = 0; k < apart.size(); ++k) EXPECT_NEAR(apart[k], joined[k], 1e-11);
+  }
+}
+
+TEST(LinearCrossEntropy, GivesTheGradientsThatAreAskedForAsOftenAsTheyAre) {
+  const Tensor target = targets_of_many_rows();
+  const Variable x(random_tensor({600, 5}, 17), true), weight(random_tensor({4, 5}, 18), true);
+  const Variable apart = cross_entropy(linear(x, weight, {}), target);
+  const Tensor of_x = grad(apart, x, {.retain_graph = true}).data();
+  const Tensor of_weight = grad(apart, weight).data();
+  for (const LossGradients when : both_times) {
+    const auto loss = [&](const Variable& in, const Variable& w) {
+      return linear_cross_entropy(in, w, target, {}, when);
+    };
+    const Variable both = loss(x, weight);
+    for (const int again : {1, 2}) {
+      SCOPED_TRACE(again);
+      expect_close(of_x, grad(both, x, {.retain_graph = true}).data());
+      expect_close(of_weight, grad(both, weight, {.retain_graph = true}).data());
+    }
+    expect_close(of_x, grad(loss(x, Variable(weight.data())), x).data());
+    expect_close(of_weight, grad(loss(Variable(x.data()), weight), weight).data());
+    {
+      const NoGradGuard no_grad;
+      EXPECT_FALSE(loss(x, weight).requires_grad());
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, HasNoGradientWhereNoRowCounts) {
+  const LossOptions options{.ignore_index = 2, .label_smoothing = 0.1};
+  for (const LossGradients when : both_times) {
+    for (const std::int64_t rows : {0, 3}) {
+      const Variable x(random_tensor({rows, 5}, 17), true), weight(random_tensor({4, 5}, 18), true);
+      const Tensor target =
+          targets(std::vector<std::int64_t>(static_cast<std::size_t>(rows), 2), {rows});
+      const Variable loss = linear_cross_entropy(x, weight, target, options, when);
+      EXPECT_TRUE(std::isnan(loss.data().item()));
+      loss.backward();
+      EXPECT_EQ(x.grad().to_vector<double>(),
+                std::vector<double>(static_cast<std::size_t>(5 * rows), 0.0));
+      EXPECT_EQ(weight.grad().to_vector<double>(), std::vector<double>(20, 0.0));
     }
   }
 }

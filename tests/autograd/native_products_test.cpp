@@ -59,11 +59,27 @@ TEST(NativeProducts, TheGraphHoldsTheResultsAlone) {
   }
 }
 
-TEST(NativeProducts, ALossOfLogitsHoldsTwoNumbersARow) {
-  const Variable x = result_of({300, 64}, 1, DType::bf16), w = leaf_of({100, 64}, 2, DType::bf16);
+TEST(NativeProducts, ALossOfLogitsHoldsItsGradientsOrTwoNumbersARow) {
   const Tensor target = Tensor::zeros({300}, DType::i64);
-  const std::int64_t held = bytes_held([&] { return linear_cross_entropy(x, w, target); });
-  EXPECT_LT(held, 4 * bytes_of({300}, DType::f32));
+  const std::int64_t few = 4 * bytes_of({300}, DType::f32);
+  for (const DType dtype : narrow_types) {
+    SCOPED_TRACE(name_of(dtype));
+    const Variable x = result_of({300, 64}, 1, dtype), w = leaf_of({100, 64}, 2, dtype);
+    const auto held = [&](LossGradients when) {
+      return bytes_held([&] { return linear_cross_entropy(x, w, target, {}, when); });
+    };
+    EXPECT_LT(held(LossGradients::in_backward), few);
+    if (dtype == DType::f16) {  // needs the scaled loss
+      EXPECT_LT(held(LossGradients::in_forward), few);
+    } else {
+      const std::int64_t gradients =
+          bytes_of({300, 64}, DType::f32) + bytes_of({100, 64}, DType::f32);
+      EXPECT_GE(held(LossGradients::in_forward), gradients);
+      EXPECT_LT(held(LossGradients::in_forward), gradients + few);
+    }
+    const NoGradGuard no_grad;
+    EXPECT_LT(held(LossGradients::in_forward), few);
+  }
 }
 
 TEST(NativeProducts, TheGradientOfTheWeightOfALossIsRoundedOnceHoweverManyChunksAddToIt) {
@@ -73,14 +89,16 @@ TEST(NativeProducts, TheGradientOfTheWeightOfALossIsRoundedOnceHoweverManyChunks
   const Tensor target = Tensor::zeros({1792}, DType::i64);
   LossOptions options;
   options.reduction = Reduction::sum;
-  const auto slope = [&](DType memory) {
-    const Variable w(Tensor::zeros({2, 1}, DType::bf16), true);
-    w.set_grad_buffer(Tensor::empty(w.shape(), memory));
-    linear_cross_entropy(x, w, target, options).backward();
-    return numbers(w.grad());
-  };
-  EXPECT_EQ(slope(DType::f32), (std::vector<double>{-451.5, 451.5}));
-  EXPECT_EQ(slope(DType::bf16), (std::vector<double>{-452, 452}));
+  for (const LossGradients when : {LossGradients::in_forward, LossGradients::in_backward}) {
+    const auto slope = [&](DType memory) {
+      const Variable w(Tensor::zeros({2, 1}, DType::bf16), true);
+      w.set_grad_buffer(Tensor::empty(w.shape(), memory));
+      linear_cross_entropy(x, w, target, options, when).backward();
+      return numbers(w.grad());
+    };
+    EXPECT_EQ(slope(DType::f32), (std::vector<double>{-451.5, 451.5}));
+    EXPECT_EQ(slope(DType::bf16), (std::vector<double>{-452, 452}));
+  }
 }
 
 TEST(NativeProducts, AttentionHoldsItsResultAndOneNumberARow) {

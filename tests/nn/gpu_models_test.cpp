@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
+#include <lockstep/nn/forward_hook.hpp>
+#include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/models/mlp.hpp>
@@ -86,6 +90,112 @@ TEST(GpuModels, ConvNetTrains) {
 
 TEST(GpuModels, ResNet18Trains) {
   expect_classifier_trains({2, 3, 8, 8}, [] { return resnet18({3, 8, 8}, 10); });
+}
+
+/// Calls of layers by the dtype of their results, but for losses and the last layers'
+/// probabilities.
+class ResultTypes : public ForwardHook {
+ public:
+  void before(const Module& /*module*/, const Variable& /*x*/) override {}
+  void after(const Module& module, Variable& y) override {
+    if (dynamic_cast<const LogSoftmax*>(&module) || dynamic_cast<const Sequential*>(&module))
+      return;
+    ++(y.data().dtype() == DType::bf16 ? narrow_ : wide_);
+  }
+  [[nodiscard]] int narrow() const { return narrow_; }
+  [[nodiscard]] int wide() const { return wide_; }
+
+ private:
+  int narrow_ = 0, wide_ = 0;
+};
+
+/// Forward and backward under Autocast, layer by layer and with what models fuse.
+template <class Make>
+void expect_results_of_16_bits(const Shape& batch, int layers, const Make& make) {
+  const test::GpuStandIn gpu;
+  const Device device{DeviceType::sim, 0};
+  const DeviceGuard there(device);
+  manual_seed(4);
+  const std::shared_ptr<Sequential> model = make();
+  const Variable x(numbers(batch, device).to(DType::f32));
+  const auto train = [&](const auto& forward) {
+    CachingAllocator::of(device).flush();
+    Variable loss;
+    {
+      const Autocast autocast(Precision::bf16);
+      loss = nll_loss(forward(), classes({batch[0]}, 10, device));
+    }
+    loss.backward();
+    for (const Variable& parameter : model->parameters()) {
+      EXPECT_EQ(parameter.grad().dtype(), DType::f32);
+    }
+    return loss.data().item();
+  };
+  const ResultTypes types;
+  const double apart = train([&] { return (*model)(x); });
+  EXPECT_EQ(types.wide(), 0);
+  EXPECT_EQ(types.narrow(), layers);
+  EXPECT_TRUE(std::isfinite(apart));
+}
+
+/// Children one after the other, each with what it fuses.
+template <class Make>
+void expect_children_of_16_bits(const Shape& batch, const Make& make) {
+  const test::GpuStandIn gpu;
+  const Device device{DeviceType::sim, 0};
+  const DeviceGuard there(device);
+  CachingAllocator::of(device).flush();
+  const std::shared_ptr<Sequential> model = make();
+  const Autocast autocast(Precision::bf16);
+  Variable y(numbers(batch, device).to(DType::f32));
+  for (const auto& [name, child] : model->children()) {
+    y = (*child)(y);
+    EXPECT_EQ(y.data().dtype(), name == "log_softmax" ? DType::f32 : DType::bf16) << name;
+  }
+}
+
+TEST(GpuModels, ResNet18KeepsActivationsIn16BitsUnderAutocast) {
+  const auto make = [] { return resnet18({3, 8, 8}, 10); };
+  // 20 convolutions, each with a BatchNorm; 8 blocks; ReLU, pool, Flatten and Linear.
+  expect_results_of_16_bits({2, 3, 8, 8}, 52, make);
+  expect_children_of_16_bits({2, 3, 8, 8}, make);
+}
+
+TEST(GpuModels, ConvNetKeepsActivationsIn16BitsUnderAutocast) {
+  const auto make = [] { return convnet({1, 28, 28}, 10); };
+  expect_results_of_16_bits({3, 1, 28, 28}, 12, make);
+  expect_children_of_16_bits({3, 1, 28, 28}, make);
+}
+
+TEST(GpuModels, AutocastTrainsTheFusedRowsOfModels) {
+  const auto losses = [](Device device) {
+    const DeviceGuard there(device);
+    std::vector<double> all;
+    for (const bool is_resnet : {false, true}) {
+      manual_seed(4);
+      if (device.type != DeviceType::host) CachingAllocator::of(device).flush();
+      const Shape image = is_resnet ? Shape{3, 8, 8} : Shape{1, 28, 28};
+      const auto model = is_resnet ? resnet18(image, 10) : convnet(image, 10);
+      const Tensor images = numbers({3, image[0], image[1], image[2]}, device).to(DType::f32);
+      Variable loss;
+      {
+        const Autocast autocast(Precision::bf16);
+        loss = nll_loss((*model)(Variable(images)), classes({3}, 10, device));
+      }
+      loss.backward();
+      all.push_back(loss.data().item());
+    }
+    return all;
+  };
+  const auto expected = losses({});
+  const test::GpuStandIn gpu;
+  const int before = test::GpuStandIn::narrow_convolutions();
+  const auto found = losses({DeviceType::sim, 0});
+  // Each of 22 convolutions in three passes; the images take no gradient.
+  EXPECT_EQ(test::GpuStandIn::narrow_convolutions() - before, 3 * 22 - 2);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], 0.05 * expected[i]) << i;
+  }
 }
 
 TEST(GpuModels, TransformerTrains) {

@@ -1,124 +1,30 @@
-// Normalisation by the kernels of a GPU, against the host's: every shape that they treat in its own
-// way, every dtype, every combination of options.
+// Normalisation and sums over channels by the kernels of a GPU, against the host's: every shape
+// that they treat in its own way, every dtype, every combination of options.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include <lockstep/tensor/kernels/channel_parts.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
 #include <lockstep/tensor/kernels/divisor.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm.hpp>
-#include <lockstep/tensor/kernels/norm/batch_norm_parts.hpp>
 #include <lockstep/tensor/kernels/norm/norm.hpp>
 #include <lockstep/tensor/kernels/norm/sync_batch_norm.hpp>
-#include <lockstep/tensor/sum_dtype.hpp>
 #include <lockstep/tensor/tensor.hpp>
-#include <support/gpu_stand_in.hpp>
-#include <support/test_devices.hpp>
+
+#include "like_host.hpp"
 
 namespace lockstep {
 namespace {
 
-/// What a kernel takes and gives, on one device; the inputs are the same on each.
-class NormTensors {
- public:
-  NormTensors(Device device, DType dtype) : device_(device), dtype_(dtype) {}
+using test::KernelTensors;
 
-  [[nodiscard]] DType of_parameters() const { return sum_dtype(dtype_); }
-  [[nodiscard]] Tensor input(const Shape& shape, double mean = 0) {
-    return numbers(shape, dtype_, mean);
-  }
-  /// Not aligned to more than one element.
-  [[nodiscard]] Tensor unaligned(const Shape& shape) {
-    const Tensor all = numbers({shape.numel() + 1}, dtype_, 0);
-    return all.slice(1, shape.numel() + 1).reshape(shape);
-  }
-  [[nodiscard]] Tensor parameter(const Shape& shape) { return numbers(shape, of_parameters(), 0); }
-  [[nodiscard]] Tensor positive(const Shape& shape) { return numbers(shape, of_parameters(), 1.5); }
-  /// With numbers in it, so that what adds to them, and what overwrites them, differ.
-  [[nodiscard]] Tensor output(const Shape& shape) { return kept(numbers(shape, dtype_, 0)); }
-  [[nodiscard]] Tensor parameter_output(const Shape& shape, DType dtype) {
-    return kept(numbers(shape, dtype, 0));
-  }
-  [[nodiscard]] Tensor parameter_output(const Shape& shape) {
-    return parameter_output(shape, of_parameters());
-  }
-
-  [[nodiscard]] const std::vector<Tensor>& outputs() const { return outputs_; }
-
- private:
-  Tensor numbers(const Shape& shape, DType dtype, double mean) {
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    ++made_;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = mean + std::sin(static_cast<double>(i) * 0.7 + made_);
-    return Tensor::from(values, shape).to(dtype).to(device_);
-  }
-  Tensor kept(Tensor t) {
-    outputs_.push_back(t);
-    return t;
-  }
-
-  Device device_;
-  DType dtype_;
-  int made_ = 0;
-  std::vector<Tensor> outputs_;
-};
-
-/// One rounding of a number that is stored, or the last digits of one that is summed in another
-/// order.
-double rounding(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return 0x1p-7;
-    case DType::f16:
-      return 0x1p-10;
-    case DType::f64:
-      return 0x1p-45;
-    default:
-      return 0x1p-21;
-  }
-}
-
-class NormKernels : public testing::TestWithParam<std::tuple<Device, DType>> {
- protected:
-  template <class F>
-  static std::vector<Tensor> outputs(Device device, const F& kernels) {
-    NormTensors t(device, std::get<1>(GetParam()));
-    kernels(t);
-    std::vector<Tensor> on_host;
-    for (const Tensor& output : t.outputs()) on_host.push_back(output.to(Device{}));
-    return on_host;
-  }
-  template <class F>
-  static void expect_like_host(const F& kernels) {
-    const Device device = std::get<0>(GetParam());
-    const std::vector<Tensor> expected = outputs(Device{}, kernels);
-    const test::GpuStandIn gpu;
-    const std::vector<Tensor> found = outputs(device, kernels), again = outputs(device, kernels);
-    ASSERT_FALSE(expected.empty());
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      SCOPED_TRACE("output " + std::to_string(i));
-      const DType dtype = expected[i].dtype();
-      const auto numbers = found[i].to(DType::f64).to_vector<double>();
-      test::expect_like_host(device, numbers, expected[i].to(DType::f64).to_vector<double>(),
-                             test::gpu_tolerance(dtype), rounding(dtype));
-      EXPECT_EQ(again[i].to(DType::f64).to_vector<double>(), numbers);
-    }
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Devices, NormKernels,
-                         testing::Combine(testing::ValuesIn(test::devices_to_test()),
-                                          testing::Values(DType::f32, DType::f64, DType::bf16,
-                                                          DType::f16)),
-                         [](const auto& info) {
-                           return std::string(name_of(std::get<1>(info.param))) + "_" +
-                                  std::string(name_of(std::get<0>(info.param).type));
-                         });
+class NormKernels : public test::LikeHost {};
+INSTANTIATE_TEST_SUITE_P(Devices, NormKernels, test::devices_and_dtypes(), test::name_of_case);
 
 // Packs of 4; planes that are no multiple of 4; columns, of one position and of several; one
 // sample; several parts of a channel, in packs and across samples.
@@ -140,7 +46,7 @@ std::string in_words(const Shape& shape, const Options& o, bool training) {
          (o.accumulate ? ", accumulating" : "") + (training ? ", training" : "");
 }
 
-void normalise(NormTensors& t, const Tensor& x, const Options& o, bool training) {
+void normalise(KernelTensors& t, const Tensor& x, const Options& o, bool training) {
   const Shape channels{x.size(1)};
   const BatchNormInputs inputs{.x = x,
                                .weight = t.parameter(channels),
@@ -159,7 +65,7 @@ TEST_P(NormKernels, BatchNormForwardIsTheHosts) {
     for (const Options& o : options) {
       for (const bool training : {false, true}) {
         SCOPED_TRACE(in_words(shape, o, training));
-        expect_like_host([&](NormTensors& t) { normalise(t, t.input(shape), o, training); });
+        expect_like_host([&](KernelTensors& t) { normalise(t, t.input(shape), o, training); });
       }
     }
   }
@@ -167,13 +73,13 @@ TEST_P(NormKernels, BatchNormForwardIsTheHosts) {
 
 TEST_P(NormKernels, BatchNormTakesTensorsThatAreNotAligned) {
   for (const bool training : {false, true}) {
-    expect_like_host([&](NormTensors& t) {
+    expect_like_host([&](KernelTensors& t) {
       normalise(t, t.unaligned({6, 5, 4, 4}), {true, true, false}, training);
     });
   }
 }
 
-void differentiate(NormTensors& t, const Shape& shape, const Options& o, bool training,
+void differentiate(KernelTensors& t, const Shape& shape, const Options& o, bool training,
                    bool want_x = true, bool want_parameters = true) {
   const Shape channels{shape[1]};
   const BatchNormInputs inputs{.x = t.input(shape),
@@ -198,7 +104,7 @@ TEST_P(NormKernels, BatchNormBackwardIsTheHosts) {
     for (const Options& o : options) {
       for (const bool training : {false, true}) {
         SCOPED_TRACE(in_words(shape, o, training));
-        expect_like_host([&](NormTensors& t) { differentiate(t, shape, o, training); });
+        expect_like_host([&](KernelTensors& t) { differentiate(t, shape, o, training); });
       }
     }
   }
@@ -207,9 +113,27 @@ TEST_P(NormKernels, BatchNormBackwardIsTheHosts) {
 TEST_P(NormKernels, ManyPartsOfAChannelAreJoinedByATeam) {
   for (const Shape& shape : large_batches) {
     SCOPED_TRACE(to_string(shape));
-    expect_like_host([&](NormTensors& t) { normalise(t, t.input(shape), options[0], true); });
-    expect_like_host([&](NormTensors& t) { differentiate(t, shape, options[0], true); });
+    expect_like_host([&](KernelTensors& t) { normalise(t, t.input(shape), options[0], true); });
+    expect_like_host([&](KernelTensors& t) { differentiate(t, shape, options[0], true); });
   }
+}
+
+TEST_P(NormKernels, TheGradientOfAConvolutionsBiasIsTheHosts) {
+  for (const Shape& shape :
+       {Shape{6, 5, 4, 4}, Shape{3, 5, 7, 7}, Shape{70, 12, 1, 1}, Shape{9, 3, 2, 2},
+        Shape{1, 2, 64, 160}, Shape{300, 1, 10, 100}, Shape{1100, 1, 2, 2}, Shape{0, 3, 2, 2}}) {
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(to_string(shape) + (accumulate ? ", accumulating" : ""));
+      expect_like_host([&](KernelTensors& t) {
+        const Tensor grad_y = t.input(shape, 1.5);
+        conv2d_backward_bias(grad_y, accumulate, t.output({shape[1]}));
+        conv2d_backward_bias(grad_y, accumulate, t.parameter_output({shape[1]}));
+      });
+    }
+  }
+  expect_like_host([&](KernelTensors& t) {
+    conv2d_backward_bias(t.unaligned({6, 5, 4, 4}), false, t.output({5}));
+  });
 }
 
 TEST_P(NormKernels, BatchNormBackwardWritesWhatIsWanted) {
@@ -218,8 +142,8 @@ TEST_P(NormKernels, BatchNormBackwardWritesWhatIsWanted) {
       for (const Shape& shape : {Shape{6, 5, 4, 4}, Shape{70, 12}}) {
         SCOPED_TRACE(in_words(shape, o, training));
         expect_like_host(
-            [&](NormTensors& t) { differentiate(t, shape, o, training, true, false); });
-        expect_like_host([&](NormTensors& t) { differentiate(t, shape, o, training, false); });
+            [&](KernelTensors& t) { differentiate(t, shape, o, training, true, false); });
+        expect_like_host([&](KernelTensors& t) { differentiate(t, shape, o, training, false); });
       }
     }
   }
@@ -227,7 +151,7 @@ TEST_P(NormKernels, BatchNormBackwardWritesWhatIsWanted) {
 
 TEST_P(NormKernels, XAndTheResidualMayShareAGradient) {
   for (const bool accumulate : {false, true}) {
-    expect_like_host([&](NormTensors& t) {
+    expect_like_host([&](KernelTensors& t) {
       const Shape shape{6, 5, 4, 4};
       const BatchNormInputs inputs{
           .x = t.input(shape), .weight = t.parameter({5}), .bias = t.parameter({5})};
@@ -242,8 +166,8 @@ TEST_P(NormKernels, XAndTheResidualMayShareAGradient) {
 TEST_P(NormKernels, BatchNormOfNothingGivesZeroGradients) {
   for (const Shape& shape : {Shape{0, 3, 4, 4}, Shape{0, 3}, Shape{2, 3, 0}}) {
     SCOPED_TRACE(to_string(shape));
-    expect_like_host([&](NormTensors& t) { differentiate(t, shape, {true, true, false}, true); });
-    expect_like_host([&](NormTensors& t) { normalise(t, t.input(shape), options[0], true); });
+    expect_like_host([&](KernelTensors& t) { differentiate(t, shape, {true, true, false}, true); });
+    expect_like_host([&](KernelTensors& t) { normalise(t, t.input(shape), options[0], true); });
   }
 }
 
@@ -251,7 +175,7 @@ TEST_P(NormKernels, StatisticsOfARankAndTheirGradientsAreTheHosts) {
   for (const Shape& shape : batches) {
     SCOPED_TRACE(to_string(shape));
     for (const bool accumulate : {false, true}) {
-      expect_like_host([&](NormTensors& t) {
+      expect_like_host([&](KernelTensors& t) {
         const std::int64_t c = shape[1];
         // f64, but of values that are subtracted in the sums' type.
         const Tensor part = t.input({1 + 2 * c}).to(DType::f64);
@@ -306,7 +230,7 @@ const std::vector<Wanted> all_wanted{{true, true, true, false},   {true, true, t
                                      {true, false, false, false}, {true, false, false, true},
                                      {false, true, false, true},  {false, false, true, false}};
 
-NormGradients gradients_of(NormTensors& t, const Shape& x, const Shape& weight, const Wanted& w) {
+NormGradients gradients_of(KernelTensors& t, const Shape& x, const Shape& weight, const Wanted& w) {
   NormGradients gradients;
   if (w.x) gradients.x = t.output(x);
   if (w.weight) gradients.weight = t.parameter_output(weight);
@@ -319,7 +243,7 @@ TEST_P(NormKernels, LayerNormBackwardIsTheHosts) {
   for (const auto& [shape, of_weight] : rows) {
     for (const Wanted& wanted : all_wanted) {
       SCOPED_TRACE(to_string(shape));
-      expect_like_host([&, &x = shape, &w = of_weight](NormTensors& t) {
+      expect_like_host([&, &x = shape, &w = of_weight](KernelTensors& t) {
         const Tensor weight = t.parameter(w), grad_y = t.input(x, 1.5);
         const Shape one = norm_rows(grad_y, weight);
         layer_norm_backward(grad_y, t.input(x), weight, t.positive(one), t.positive(one),
@@ -335,7 +259,7 @@ TEST_P(NormKernels, RmsNormBackwardIsTheHosts) {
       if (!wanted.x && !wanted.weight) continue;
       wanted.bias = false;
       SCOPED_TRACE(to_string(shape));
-      expect_like_host([&, &x = shape, &w = of_weight](NormTensors& t) {
+      expect_like_host([&, &x = shape, &w = of_weight](KernelTensors& t) {
         const Tensor weight = t.parameter(w), grad_y = t.input(x, 1.5);
         rms_norm_backward(grad_y, t.input(x, 1.5), weight, t.positive(norm_rows(grad_y, weight)),
                           gradients_of(t, x, w, wanted));
@@ -344,29 +268,29 @@ TEST_P(NormKernels, RmsNormBackwardIsTheHosts) {
   }
 }
 
-TEST(BatchNormParts, FillAGpuWithoutBecomingShort) {
+TEST(ChannelParts, FillAGpuWithoutBecomingShort) {
   for (const Shape& shape : {Shape{256, 64, 1024}, Shape{256, 128, 256}, Shape{256, 256, 64},
                              Shape{64, 3, 224 * 224}, Shape{64, 2048, 49}, Shape{1, 8, 1 << 20}}) {
     SCOPED_TRACE(to_string(shape));
-    const detail::BatchNormParts parts(shape, 4);
+    const detail::ChannelParts parts(shape, 4);
     EXPECT_FALSE(parts.by_columns);
     EXPECT_GE(parts.count(), 1000);
     EXPECT_LE(parts.count(), 4096);
     EXPECT_GE(parts.length, 2048);
   }
   // A channel of fewer values is one part.
-  EXPECT_EQ(detail::BatchNormParts({256, 512, 16}, 4).count(), 512);
-  const detail::BatchNormParts columns({65536, 512, 1}, 4);
+  EXPECT_EQ(detail::ChannelParts({256, 512, 16}, 4).count(), 512);
+  const detail::ChannelParts columns({65536, 512, 1}, 4);
   EXPECT_TRUE(columns.by_columns);
   EXPECT_GE(columns.count(), 1 << 16);
 }
 
-TEST(BatchNormParts, ContainEveryValueOnceAtPlacesOfTheirOwn) {
+TEST(ChannelParts, ContainEveryValueOnceAtPlacesOfTheirOwn) {
   for (const Shape& batch :
        std::vector<Shape>{{6, 5, 16}, {1, 2, 10240}, {7, 1, 1271}, {1100, 3}}) {
     const Shape shape{batch[0], batch[1], batch.numel() / (batch[0] * batch[1])};
     SCOPED_TRACE(to_string(shape));
-    const detail::BatchNormParts parts(shape, 4);
+    const detail::ChannelParts parts(shape, 4);
     std::vector<int> uses(static_cast<std::size_t>(parts.count()), 0);
     for (std::int64_t c = 0; c < shape[1]; ++c) {
       std::int64_t values = 0;

@@ -9,10 +9,10 @@ namespace lockstep {
 /// whatever thread that runs.
 ///   const Autocast autocast(Precision::bf16);
 ///   const Variable loss = nll_loss(model.forward(x), target);
-/// As with PyTorch's autocast, linear, matmul and attention give results of 16 bits, elementwise
-/// operations keep their operands' type, and losses, softmax, norms and sums give f32 (the table in
-/// docs/guide/mixed_precision.md). Parameters, their gradients and results of convolutions are f32;
-/// f64 tensors are not touched. Autocast(Precision::f32) switches it off.
+/// As with PyTorch's autocast, linear, matmul and attention give results of 16 bits, on a GPU
+/// convolutions and batch_norm of their results too; elementwise operations keep their operands'
+/// type; losses, softmax, norms and sums give f32 (docs/guide/mixed_precision.md). Parameters and
+/// their gradients are f32; f64 tensors are not touched. Autocast(Precision::f32) switches it off.
 class Autocast {
  public:
   explicit Autocast(Precision precision) noexcept;

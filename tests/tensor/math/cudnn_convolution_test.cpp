@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/half.hpp>
 #include <lockstep/tensor/kernels/conv/conv2d.hpp>
 #include <lockstep/tensor/kernels/conv/conv_device.hpp>
 #include <lockstep/tensor/math/cudnn_convolution.hpp>
@@ -22,27 +23,37 @@ namespace {
 struct CudnnAsked {
   cudnnMathType_t math_type{};
   int groups = 0;
-  bool has_algorithm = true;
+  bool has_algorithm = true, has_tensor_cores = true;
 };
 CudnnAsked cudnn_asked;
 
 int cudnn_tag;  // what handles point to
 
-/// Of those that are suggested the third is right: the first may give other bits each time, the
-/// second takes too much memory.
+/// Of those that are suggested the fourth is right: the first may give other bits each time, the
+/// second takes too much memory, and in 16 bits the third uses no tensor cores.
 template <class Suggestion>
 cudnnStatus_t suggest(cudnnConvolutionDescriptor_t operation, int* count, Suggestion* found) {
   EXPECT_EQ(cudnnGetConvolutionMathType(operation, &cudnn_asked.math_type), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnGetConvolutionGroupCount(operation, &cudnn_asked.groups), CUDNN_STATUS_SUCCESS);
-  for (int i = 0; i < 3; ++i) {
+  const bool is_half = cudnn_asked.math_type == CUDNN_TENSOR_OP_MATH;
+  const int right = is_half ? 3 : 2;
+  for (int i = 0; i <= right; ++i) {
     found[i] = {};
     found[i].algo = static_cast<decltype(found[i].algo)>(i);
     found[i].status = CUDNN_STATUS_SUCCESS;
     found[i].determinism = i == 0 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
     found[i].memory = i == 1 ? std::size_t{1} << 31U : std::size_t{100};
+    found[i].mathType = is_half && i == 2 ? CUDNN_DEFAULT_MATH : cudnn_asked.math_type;
   }
-  *count = cudnn_asked.has_algorithm ? 3 : 2;
+  const int with_tensor_cores = cudnn_asked.has_tensor_cores ? right + 1 : right;
+  *count = cudnn_asked.has_algorithm ? with_tensor_cores : 1;
   return CUDNN_STATUS_SUCCESS;
+}
+
+void expect_right(int algorithm, cudnnConvolutionDescriptor_t operation) {
+  cudnnMathType_t math_type{};
+  EXPECT_EQ(cudnnGetConvolutionMathType(operation, &math_type), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(algorithm, math_type == CUDNN_TENSOR_OP_MATH ? 3 : 2);
 }
 
 /// Of a tensor or a filter.
@@ -86,7 +97,7 @@ void for_each_term(const Lying& x, const Lying& w, const Lying& y,
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnGetConvolutionGroupCount(operation, &groups), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(mode, CUDNN_CROSS_CORRELATION);
-  EXPECT_EQ(type, x.type);
+  EXPECT_EQ(type, x.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
   ASSERT_EQ(dims + 2, x.dims);
   const auto n = static_cast<std::size_t>(dims);
   std::array<int, 5> at_y{}, tap{};
@@ -121,27 +132,51 @@ void for_each_term(const Lying& x, const Lying& w, const Lying& y,
 }
 
 double number(cudnnDataType_t type, const void* data, std::int64_t i) {
-  return type == CUDNN_DATA_DOUBLE ? static_cast<const double*>(data)[i]
-                                   : static_cast<const float*>(data)[i];
+  switch (type) {
+    case CUDNN_DATA_DOUBLE:
+      return static_cast<const double*>(data)[i];
+    case CUDNN_DATA_BFLOAT16:
+      return static_cast<double>(static_cast<const lockstep::BFloat16*>(data)[i]);
+    case CUDNN_DATA_HALF:
+      return static_cast<double>(static_cast<const lockstep::Float16*>(data)[i]);
+    default:
+      EXPECT_EQ(type, CUDNN_DATA_FLOAT);
+      return static_cast<const float*>(data)[i];
+  }
 }
 
-/// result = beta result, then += first second at the places that `for_each` names.
+void set_number(cudnnDataType_t type, void* data, std::int64_t i, double value) {
+  const auto in_float = static_cast<float>(value);
+  switch (type) {
+    case CUDNN_DATA_DOUBLE:
+      static_cast<double*>(data)[i] = value;
+      break;
+    case CUDNN_DATA_BFLOAT16:
+      static_cast<lockstep::BFloat16*>(data)[i] = lockstep::BFloat16(in_float);
+      break;
+    case CUDNN_DATA_HALF:
+      static_cast<lockstep::Float16*>(data)[i] = lockstep::Float16(in_float);
+      break;
+    default:
+      static_cast<float*>(data)[i] = in_float;
+  }
+}
+
+/// result = beta result, then += first second at the places that `for_each` names; rounded once.
 template <class ForEach>
 void sum_up(const Lying& result, const void* beta, void* to, const ForEach& for_each) {
   std::int64_t elements = 1;
   for (int d = 0; d < result.dims; ++d) elements *= result.extents[static_cast<std::size_t>(d)];
-  const double keep = number(result.type, beta, 0);
-  const auto set = [&](std::int64_t i, double value) {
-    if (result.type == CUDNN_DATA_DOUBLE) {
-      static_cast<double*>(to)[i] = value;
-    } else {
-      static_cast<float*>(to)[i] = static_cast<float>(value);
-    }
-  };
+  const double keep =
+      number(result.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, beta, 0);
+  std::vector<double> sums(static_cast<std::size_t>(elements));
   for (std::int64_t i = 0; i < elements; ++i) {
-    set(i, keep == 0 ? 0 : keep * number(result.type, to, i));
+    if (keep != 0) sums[static_cast<std::size_t>(i)] = keep * number(result.type, to, i);
   }
-  for_each([&](std::int64_t i, double product) { set(i, number(result.type, to, i) + product); });
+  for_each([&](std::int64_t i, double product) { sums[static_cast<std::size_t>(i)] += product; });
+  for (std::int64_t i = 0; i < elements; ++i) {
+    set_number(result.type, to, i, sums[static_cast<std::size_t>(i)]);
+  }
 }
 
 }  // namespace
@@ -194,7 +229,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t /*handle*/, const void* /*al
                                       cudnnConvolutionFwdAlgo_t algorithm, void* /*workspace*/,
                                       std::size_t bytes, const void* beta,
                                       const cudnnTensorDescriptor_t y_descriptor, void* y) {
-  EXPECT_EQ(algorithm, 2);
+  expect_right(algorithm, operation);
   EXPECT_EQ(bytes, 100U);
   const Lying of_x = Lying::of(x_descriptor), of_w = Lying::of(w_descriptor),
               of_y = Lying::of(y_descriptor);
@@ -212,7 +247,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     const cudnnConvolutionDescriptor_t operation, cudnnConvolutionBwdDataAlgo_t algorithm,
     void* /*workspace*/, std::size_t /*bytes*/, const void* beta,
     const cudnnTensorDescriptor_t x_descriptor, void* x) {
-  EXPECT_EQ(algorithm, 2);
+  expect_right(algorithm, operation);
   const Lying of_x = Lying::of(x_descriptor), of_w = Lying::of(w_descriptor),
               of_y = Lying::of(y_descriptor);
   sum_up(of_x, beta, x, [&](const auto& add) {
@@ -229,7 +264,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     const cudnnConvolutionDescriptor_t operation, cudnnConvolutionBwdFilterAlgo_t algorithm,
     void* /*workspace*/, std::size_t /*bytes*/, const void* beta,
     const cudnnFilterDescriptor_t w_descriptor, void* w) {
-  EXPECT_EQ(algorithm, 2);
+  expect_right(algorithm, operation);
   const Lying of_x = Lying::of(x_descriptor), of_w = Lying::of(w_descriptor),
               of_y = Lying::of(y_descriptor);
   sum_up(of_w, beta, w, [&](const auto& add) {
@@ -280,27 +315,31 @@ TEST(CudnnConvolution, ReceivesTheDescriptionOfTheConvolution) {
                                        {.stride = {2, 1}, .padding = {1, 2}},
                                        {.padding = 2, .dilation = {1, 2}},
                                        {.padding = 1, .groups = 2}};
-  for (const DType dtype : {DType::f32, DType::f64}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     for (const Conv2dOptions& options : all_options) {
       SCOPED_TRACE(testing::Message() << name_of(dtype) << " options " << (&options - all_options));
+      // The host computes in f32 what has 16 bits; sums are exact, and so rounded to the nearest.
+      const auto on_host = [](const Tensor& t) {
+        return is_half(t.dtype()) ? t.to(DType::f32) : t;
+      };
       const Tensor x = numbers({2, 4, 7, 9}, dtype, 1);
       const Tensor w = numbers({6, 4 / options.groups, 3, 2}, dtype, 2);
       const Tensor y = Tensor::empty(conv2d_shape(x, w, {}, options), dtype), g = y.clone();
       g.copy_from(numbers(y.shape(), dtype, 3));
       const Conv2dProblem problem = Conv2dProblem::of(x, w, y, options);
-      const Tensor expected = y.clone();
-      conv2d_forward(x, w, {}, options, expected);
+      const Tensor expected = on_host(y).clone();
+      conv2d_forward(on_host(x), on_host(w), {}, options, expected);
       run(problem, ConvolutionPass::forward, false, x, w, y);
-      expect_same(y, expected);
+      expect_same(y, expected.to(dtype));
       for (const bool accumulate : {false, true}) {
-        const Tensor grad_x = numbers(x.shape(), dtype, 4), of_x = grad_x.clone();
-        conv2d_backward_input(g, w, options, accumulate, of_x);
+        const Tensor grad_x = numbers(x.shape(), dtype, 4), of_x = on_host(grad_x).clone();
+        conv2d_backward_input(on_host(g), on_host(w), options, accumulate, of_x);
         run(problem, ConvolutionPass::backward_input, accumulate, g, w, grad_x);
-        expect_same(grad_x, of_x);
-        const Tensor grad_w = numbers(w.shape(), dtype, 5), of_w = grad_w.clone();
-        conv2d_backward_weight(g, x, options, accumulate, of_w);
+        expect_same(grad_x, of_x.to(dtype));
+        const Tensor grad_w = numbers(w.shape(), dtype, 5), of_w = on_host(grad_w).clone();
+        conv2d_backward_weight(on_host(g), on_host(x), options, accumulate, of_w);
         run(problem, ConvolutionPass::backward_weight, accumulate, g, x, grad_w);
-        expect_same(grad_w, of_w);
+        expect_same(grad_w, of_w.to(dtype));
       }
       EXPECT_EQ(cudnn_asked.groups, options.groups);
     }
@@ -319,6 +358,8 @@ TEST(CudnnConvolution, UsesTf32ForRoundedOperandsOrWhereAllowed) {
   };
   EXPECT_EQ(math_type(DType::f32), CUDNN_FMA_MATH);
   EXPECT_EQ(math_type(DType::f64), CUDNN_DEFAULT_MATH);
+  EXPECT_EQ(math_type(DType::bf16), CUDNN_TENSOR_OP_MATH);
+  EXPECT_EQ(math_type(DType::f16), CUDNN_TENSOR_OP_MATH);
   allow_tf32(true);
   EXPECT_EQ(math_type(DType::f32), CUDNN_DEFAULT_MATH);
   allow_tf32(false);
@@ -327,7 +368,7 @@ TEST(CudnnConvolution, UsesTf32ForRoundedOperandsOrWhereAllowed) {
   EXPECT_EQ(math_type(DType::f32), CUDNN_DEFAULT_MATH);
 }
 
-TEST(CudnnConvolution, NamesTheProblemItCannotCompute) {
+TEST(CudnnConvolution, NamesTheProblemItCannotComputeButIn16BitsHasNoPlan) {
   cudnn_asked = {.has_algorithm = false};
   EXPECT_EQ(test::message_of<Error>([] {
               static_cast<void>(math::cudnn_plan(
@@ -336,7 +377,25 @@ TEST(CudnnConvolution, NamesTheProblemItCannotCompute) {
             }),
             "conv2d: forward of x[1, 2, 5, 5], weight[2, 2, 3, 3] and y[1, 2, 3, 3] of f32, stride "
             "1 x 1, padding 0 x 0, dilation 1 x 1, 1 group on cuda:0: cuDNN suggests no algorithm "
-            "that gives the same bits every time and takes at most 1024 MiB");
+            "that gives the same bits every time");
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    EXPECT_EQ(
+        math::cudnn_plan("conv2d",
+                         convolution_of(small_problem(), ConvolutionPass::forward, dtype, 1), gpu),
+        nullptr);
+  }
+  cudnn_asked = {};
+}
+
+TEST(CudnnConvolution, HasNoPlanIn16BitsWithoutTensorCores) {
+  cudnn_asked = {.has_tensor_cores = false};
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    EXPECT_EQ(
+        math::cudnn_plan("conv2d",
+                         convolution_of(small_problem(), ConvolutionPass::forward, dtype, 1), gpu),
+        nullptr);
+  }
+  cudnn_asked = {};
 }
 
 }  // namespace

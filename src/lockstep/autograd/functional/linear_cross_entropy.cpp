@@ -15,8 +15,9 @@
 #include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
-// Logits are computed for a chunk of rows at a time. Forward keeps each row's maximum and log-sum;
-// backward computes the chunk's logits again and replaces them by their gradient in place.
+// Logits are computed for a chunk of rows at a time and replaced by their gradient in place: in
+// forward, or in backward, which computes the chunk's logits again and needs each row's maximum and
+// log-sum.
 
 namespace lockstep {
 namespace {
@@ -71,6 +72,39 @@ class Chunks {
   Tensor logits_;
 };
 
+/// Where the products of chunks' logits go: gradients of x, as rows, and of the weight, both or
+/// one of them.
+struct ProductGradients {
+  Tensor x, weight;
+  bool accumulate_x = false, accumulate_weight = false;
+
+  /// The chunk's logits have become their gradient.
+  void add(std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk,
+           const Tensor& weight_operand) {
+    const Tensor grad_logits = chunk.logits.to(chunk.x.dtype());
+    if (x.defined()) {
+      linear_backward_input(grad_logits, weight_operand, accumulate_x, x.slice(begin, end));
+    }
+    if (weight.defined()) {
+      linear_backward_weight(grad_logits, chunk.x, std::exchange(accumulate_weight, true), weight);
+    }
+  }
+};
+
+/// The derivative of the loss by x and the weight, as operations.
+void differentiate_loss(Differentiation& d, const Shape& x, const Tensor& target,
+                        const LossOptions& options) {
+  d.give_as([&](std::span<const Variable> inputs) {
+    return detail::rounded_once(inputs[0], inputs[1], [&](const Variable& in, const Variable& w) {
+      const std::int64_t rows = target.numel();
+      const Variable logits = linear(reshape(in, {rows, x[x.dims() - 1]}), w, {});
+      const Variable loss = cross_entropy(logits, target.reshape({rows}), options);
+      return options.reduction == Reduction::none ? reshape(loss, target.shape()) : loss;
+    });
+  });
+}
+
+/// With gradients in backward.
 class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
  public:
   /// x and the weight as multiplied, after any rounding.
@@ -86,13 +120,13 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
   void backward(const Tensor& grad_output) override {
     const std::int64_t rows = target_.numel();
     const GradTarget to_weight = grad_target(1), to_x = grad_target(0);
-    const Tensor grad_x = to_x.wanted ? to_x.tensor.reshape({rows, x_.size(-1)}) : Tensor();
-    bool adds = to_weight.accumulate;
-    if (to_weight.wanted && rows == 0 && !adds) to_weight.tensor.zero();
+    ProductGradients to{.accumulate_x = to_x.accumulate, .accumulate_weight = to_weight.accumulate};
+    if (to_x.wanted) to.x = to_x.tensor.reshape({rows, x_.size(-1)});
+    if (to_weight.wanted && rows == 0 && !to_weight.accumulate) to_weight.tensor.zero();
     // All chunks add to the gradient of the weight: one of 16 bits is rounded once, at the end.
     const bool rounds = to_weight.wanted && rows > 0 && is_half(to_weight.tensor.dtype());
-    const Tensor grad_weight = !rounds ? to_weight.tensor
-                               : adds  ? to_weight.tensor.to(DType::f32)
+    to.weight = !rounds                ? to_weight.tensor
+                : to_weight.accumulate ? to_weight.tensor.to(DType::f32)
                                        : Tensor::empty(weight_.shape(), DType::f32, x_.device());
     const bool each_row = options_.reduction == Reduction::none;
     const Tensor grad = grad_output.to(stats_.dtype());
@@ -102,26 +136,12 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
           const Tensor here = each_row ? grad_rows.slice(begin, end) : grad_rows;
           cross_entropy_backward(here, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
                                  false, chunk.logits);
-          const Tensor grad_logits = chunk.logits.to(x_.dtype());
-          if (to_x.wanted) {
-            linear_backward_input(grad_logits, weight_, to_x.accumulate, grad_x.slice(begin, end));
-          }
-          if (to_weight.wanted) {
-            linear_backward_weight(grad_logits, chunk.x, std::exchange(adds, true), grad_weight);
-          }
+          to.add(begin, end, chunk, weight_);
         });
-    if (rounds) to_weight.tensor.copy_from(grad_weight.to(to_weight.tensor.dtype()));
+    if (rounds) to_weight.tensor.copy_from(to.weight.to(to_weight.tensor.dtype()));
   }
   void differentiate(Differentiation& d) override {
-    const Tensor& x = input(0).data();
-    d.give_as([&](std::span<const Variable> inputs) {
-      return detail::rounded_once(inputs[0], inputs[1], [&](const Variable& in, const Variable& w) {
-        const std::int64_t rows = target_.numel();
-        const Variable logits = linear(reshape(in, {rows, x.size(-1)}), w, {});
-        const Variable loss = cross_entropy(logits, target_.reshape({rows}), options_);
-        return options_.reduction == Reduction::none ? reshape(loss, target_.shape()) : loss;
-      });
-    });
+    differentiate_loss(d, input(0).data().shape(), target_, options_);
   }
   [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
 
@@ -129,6 +149,36 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
   Tensor x_, weight_, target_;
   LossOptions options_;
   Tensor divisor_, stats_;
+};
+
+/// With gradients of the sum of losses from forward.
+class ScaledLossNode : public PooledNode<ScaledLossNode> {
+ public:
+  ScaledLossNode(ProductGradients of_sum, Tensor target, const LossOptions& options, Tensor divisor)
+      : of_sum_(std::move(of_sum)),
+        target_(std::move(target)),
+        options_(options),
+        divisor_(std::move(divisor)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Tensor grad = grad_output.to(divisor_.dtype());
+    for (const int i : {1, 0}) {
+      const GradTarget to = grad_target(i);
+      if (!to.wanted) continue;
+      const Tensor& of_sum = i == 0 ? of_sum_.x : of_sum_.weight;
+      scale_loss_gradient(of_sum, grad, divisor_, to.accumulate, to.tensor);
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    differentiate_loss(d, input(0).data().shape(), target_, options_);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
+
+ private:
+  ProductGradients of_sum_;
+  Tensor target_;
+  LossOptions options_;
+  Tensor divisor_;
 };
 
 void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
@@ -142,7 +192,7 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
 /// x and the weight have one dtype, or are Autocast's operands; losses and statistics of 16 bits
 /// are f32.
 Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, const Tensor& given,
-                                 const LossOptions& options) {
+                                 const LossOptions& options, LossGradients when) {
   const Tensor &in = x.data(), &matrix = weight.data();
   Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
   expect_fit(in_operand, matrix_operand, given);
@@ -153,11 +203,28 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
   Tensor losses = Tensor::empty(target.shape(), sums, in.device());
   Tensor stats = Tensor::empty({2 * rows}, sums, in.device());
   const Tensor flat = losses.reshape({rows});
+  const bool in_forward = when == LossGradients::in_forward && grad_enabled() &&
+                          (x.requires_grad() || weight.requires_grad()) &&
+                          options.reduction != Reduction::none && in_operand.dtype() != DType::f16;
+  ProductGradients of_sum;
+  Tensor one;
+  if (in_forward) {
+    one = Tensor::full({}, 1, sums, in.device());
+    if (x.requires_grad()) of_sum.x = Tensor::empty({rows, in.size(-1)}, sums, in.device());
+    if (weight.requires_grad()) {
+      of_sum.weight = rows == 0 ? Tensor::zeros(matrix.shape(), sums, in.device())
+                                : Tensor::empty(matrix.shape(), sums, in.device());
+    }
+  }
   Chunks(in_operand, matrix_operand, target)
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
         check_options("linear_cross_entropy", chunk.logits, options);
         cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
                               chunk.stats);
+        if (!in_forward) return;
+        cross_entropy_backward(one, one, chunk.logits, chunk.stats, chunk.target, options, false,
+                               chunk.logits);
+        of_sum.add(begin, end, chunk, matrix_operand);
       });
   count_flops(2 * rows * matrix.numel());
   Tensor loss = losses, divisor;
@@ -165,6 +232,10 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
     loss = Tensor::empty({}, sums, in.device());
     divisor = Tensor::empty({}, sums, in.device());
     reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
+  }
+  if (in_forward) {
+    return record<ScaledLossNode>(loss.to(loss_dtype(x)), {&x, &weight}, std::move(of_sum), target,
+                                  options, std::move(divisor));
   }
   return record<LinearCrossEntropyNode>(loss.to(loss_dtype(x)), {&x, &weight},
                                         std::move(in_operand), std::move(matrix_operand), target,
@@ -175,11 +246,11 @@ Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, cons
 
 // As linear: only operands of different dtypes are copied.
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
-                              const LossOptions& options) {
+                              const LossOptions& options, LossGradients when) {
   if (x.data().dtype() == weight.data().dtype() || are_autocast_operands(x, weight)) {
-    return linear_cross_entropy_of(x, weight, target, options);
+    return linear_cross_entropy_of(x, weight, target, options, when);
   }
-  return linear_cross_entropy_of(Operand(x), Operand(weight), target, options);
+  return linear_cross_entropy_of(Operand(x), Operand(weight), target, options, when);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep::detail {
 
@@ -13,6 +14,17 @@ inline Shape around(const Shape& shape, int dim) {
   std::int64_t outer = 1, inner = 1;
   for (int i = 0; i < shape.dims(); ++i) (i < d ? outer : inner) *= i == d ? 1 : shape[i];
   return {outer, shape[d], inner};
+}
+
+/// Rows of elements side by side, on a GPU or its stand-in: for kernels that read packs
+/// (packed_row.hpp).
+inline bool are_device_rows(const Tensor& t, int dim) {
+  return math::device_math(t.device()) != nullptr && around(t.shape(), dim)[2] == 1;
+}
+/// As [rows, width].
+inline Tensor as_device_rows(const Tensor& t, int dim) {
+  const Shape shape = around(t.shape(), dim);
+  return t.reshape({shape[0], shape[1]});
 }
 
 /// Element c of row r; a row's elements are `inner` apart, or, if that is known at compile time,

@@ -2,8 +2,10 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/conv/channel_sums_device.hpp>
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 
@@ -115,6 +117,11 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
 }
 
 void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
+  if (math::device_math(grad_y.device()) && !is_channel_blocked(grad_y)) {
+    const Shape& s = grad_y.shape();
+    return detail::channel_sums_on_device(grad_y.reshape({s[0], s[1], s[2] * s[3]}), accumulate,
+                                          grad_bias);
+  }
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
     if (is_channel_blocked(grad_y)) {
       return blocked_bias_kernel<float>(space, grad_y, accumulate, grad_bias);

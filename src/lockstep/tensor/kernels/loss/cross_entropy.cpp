@@ -1,6 +1,7 @@
 #include <limits>
 
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/loss/cross_entropy_device.hpp>
 #include <lockstep/tensor/kernels/loss/loss_rows.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 
@@ -9,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+using detail::are_device_rows;
+using detail::as_device_rows;
 using detail::ClassWeight;
 using detail::dispatch_stored_rows;
 using detail::RowGradient;
@@ -121,6 +124,10 @@ void backward_kernel(const Space& space, const Shape& shape, const Tensor& grad_
 
 void cross_entropy_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
                            const Tensor& losses, const Tensor& row_stats) {
+  if (are_device_rows(x, 1)) {
+    return detail::cross_entropy_device_forward(as_device_rows(x, 1), target, options, losses,
+                                                row_stats);
+  }
   dispatch_stored_rows(
       "cross_entropy", x, 1, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
         forward_kernel<contiguous, T>(space, shape, x, target, options, losses, row_stats);
@@ -140,6 +147,11 @@ void cross_entropy_slab_backward(const Tensor& grad_loss, const Tensor& divisor,
                                  const LossOptions& options, bool accumulate,
                                  const Tensor& grad_x) {
   if (slab.count == 0) return;
+  if (are_device_rows(x, 1)) {
+    return detail::cross_entropy_device_backward(grad_loss, divisor, as_device_rows(x, 1), stats,
+                                                 target, slab, options, accumulate,
+                                                 as_device_rows(grad_x, 1));
+  }
   dispatch_stored_rows("cross_entropy", x, 1,
                        [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
                          backward_kernel<contiguous, T>(space, shape, grad_loss, divisor, x, stats,

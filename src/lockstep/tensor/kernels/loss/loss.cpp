@@ -70,6 +70,17 @@ void reduce_kernel(const Space& space, const Tensor& losses, const Tensor& targe
       });
 }
 
+/// An element of a gradient, from the gradient of the sum of losses.
+template <class T, class Space>
+struct LossScale {
+  using View = decltype(flat_view<Space, const T>(Tensor()));
+  View grad_loss, divisor;
+
+  KOKKOS_FUNCTION T operator()(T of_sum) const {
+    return of_sum == T{0} ? T{0} : of_sum * (grad_loss(0) / divisor(0));
+  }
+};
+
 template <class T, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& divisor,
                      const Tensor& target, const LossOptions& options, bool accumulate,
@@ -141,6 +152,20 @@ void reduce_loss(const Tensor& losses, const Tensor& target, const LossOptions& 
   dispatch(current_stream(losses.device()), [&](const auto& space) {
     dispatch_floating(losses.dtype(), "reduce_loss", [&]<class T>() {
       reduce_kernel<T>(space, losses, target, options, loss, divisor);
+    });
+  });
+}
+
+void scale_loss_gradient(const Tensor& of_sum, const Tensor& grad_loss, const Tensor& divisor,
+                         bool accumulate, const Tensor& grad) {
+  dispatch(current_stream(grad.device()), [&](const auto& space) {
+    using Space = std::remove_cvref_t<decltype(space)>;
+    dispatch_stored(grad.dtype(), "loss", [&]<class T>() {
+      using Wide = SumOf<T>;
+      const LossScale<Wide, Space> f{flat_view<Space, const Wide>(grad_loss),
+                                     flat_view<Space, const Wide>(divisor)};
+      set_or_add_elements("lockstep::scale_loss_gradient", space, grad.numel(), accumulate,
+                          flat_view<Space, T>(grad), f, flat_view<Space, const Wide>(of_sum));
     });
   });
 }

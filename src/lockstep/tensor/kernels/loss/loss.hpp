@@ -48,6 +48,12 @@ void cross_entropy_forward(const Tensor& x, const Tensor& target, const LossOpti
 void reduce_loss(const Tensor& losses, const Tensor& target, const LossOptions& options,
                  const Tensor& loss, const Tensor& divisor);
 
+/// grad (+)= of_sum grad_loss / divisor, the gradient of reduce_loss's result from that of the sum
+/// of losses, which is of grad's dtype, or f32 for one of 16 bits; grad is rounded once. What is 0
+/// stays 0, where no row counts as well. grad_loss and divisor have one element, of of_sum's dtype.
+void scale_loss_gradient(const Tensor& of_sum, const Tensor& grad_loss, const Tensor& divisor,
+                         bool accumulate, const Tensor& grad);
+
 /// grad_x (+)= the gradient, for grad_loss of one element, or of the target's shape with
 /// Reduction::none (`divisor` is then undefined). Ignored rows get exactly 0.
 void nll_loss_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& target,

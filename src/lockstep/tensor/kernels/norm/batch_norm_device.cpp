@@ -4,7 +4,7 @@
 #include <limits>
 
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/norm/batch_norm_packs.hpp>
+#include <lockstep/tensor/kernels/channel_packs.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_planes.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
@@ -12,7 +12,7 @@ namespace lockstep::detail {
 namespace {
 
 /// f64[2, parts]: the mean of each part and the sum of the squares of the distances from it.
-Tensor statistics_of_parts(const Tensor& x, const BatchNormParts& parts) {
+Tensor statistics_of_parts(const Tensor& x, const ChannelParts& parts) {
   return Tensor::empty({2, parts.count()}, DType::f64, x.device());
 }
 
@@ -30,7 +30,7 @@ KOKKOS_FUNCTION void store_statistics(double* to, std::int64_t part, std::int64_
 // own, loses no digits: of 1,024 among v values, it is within sqrt(v / 1024 - 1) standard
 // deviations of the part's mean, whatever the values are. Products are of Wide, long sums of f64.
 template <int n, class T, class Space>
-void statistics_of_teams(const Space& space, const Tensor& x, const BatchNormParts& parts,
+void statistics_of_teams(const Space& space, const Tensor& x, const ChannelParts& parts,
                          const Tensor& partial) {
   using Wide = SumOf<T>;
   const T* const in = flat_view<Space, const T>(x).data();
@@ -75,7 +75,7 @@ void statistics_of_teams(const Space& space, const Tensor& x, const BatchNormPar
 }
 
 template <class T, class Space>
-void statistics_of_columns(const Space& space, const Tensor& x, const BatchNormParts& parts,
+void statistics_of_columns(const Space& space, const Tensor& x, const ChannelParts& parts,
                            const Tensor& partial) {
   using Wide = SumOf<T>;
   const T* const in = flat_view<Space, const T>(x).data();
@@ -101,7 +101,7 @@ void statistics_of_columns(const Space& space, const Tensor& x, const BatchNormP
 }
 
 template <class T, class Space>
-Tensor statistics(const Space& space, const Tensor& x, const BatchNormParts& parts) {
+Tensor statistics(const Space& space, const Tensor& x, const ChannelParts& parts) {
   const Tensor partial = statistics_of_parts(x, parts);
   if (parts.by_columns) {
     statistics_of_columns<T>(space, x, parts, partial);
@@ -113,7 +113,7 @@ Tensor statistics(const Space& space, const Tensor& x, const BatchNormParts& par
 
 /// Mean and biased variance of a channel from those of its parts (Chan, Golub and LeVeque 1979).
 struct JoinedParts {
-  BatchNormParts parts;
+  ChannelParts parts;
   const double* partial;
   double count;
 
@@ -133,7 +133,7 @@ struct JoinedParts {
 };
 
 template <class Space>
-JoinedParts joined(const BatchNormParts& parts, const Tensor& partial) {
+JoinedParts joined(const ChannelParts& parts, const Tensor& partial) {
   return {parts, flat_view<Space, const double>(partial).data(),
           static_cast<double>(parts.samples * parts.positions)};
 }
@@ -189,7 +189,7 @@ void save_running(const Space& space, const BatchNormInputs& in, double eps,
 }
 
 template <int n, class T, class Space>
-void normalise(const Space& space, const BatchNormInputs& in, const BatchNormParts& parts,
+void normalise(const Space& space, const BatchNormInputs& in, const ChannelParts& parts,
                const BatchNormSaved& saved, const Tensor& y) {
   using Wide = SumOf<T>;
   const T* const x = flat_view<Space, const T>(in.x).data();
@@ -222,7 +222,7 @@ void normalise(const Space& space, const BatchNormInputs& in, const BatchNormPar
 
 void batch_norm_device_forward(const BatchNormInputs& inputs, bool training, double momentum,
                                double eps, const Tensor& y, const BatchNormSaved& saved) {
-  const BatchNormParts parts(planes(inputs.x), size_of(inputs.x.dtype()));
+  const ChannelParts parts(planes(inputs.x), size_of(inputs.x.dtype()));
   dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
     using Space = std::remove_cvref_t<decltype(space)>;
     dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
@@ -248,7 +248,7 @@ void batch_norm_device_forward(const BatchNormInputs& inputs, bool training, dou
 }
 
 void batch_norm_device_statistics(const Tensor& x, const Tensor& part) {
-  const BatchNormParts parts(planes(x), size_of(x.dtype()));
+  const ChannelParts parts(planes(x), size_of(x.dtype()));
   dispatch(current_stream(x.device()), [&](const auto& space) {
     using Space = std::remove_cvref_t<decltype(space)>;
     dispatch_stored(x.dtype(), "batch_norm", [&]<class T>() {

@@ -1,8 +1,8 @@
 #include <type_traits>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/channel_packs.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_device.hpp>
-#include <lockstep/tensor/kernels/norm/batch_norm_packs.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm_planes.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
@@ -39,7 +39,7 @@ struct GradientPacks {
 /// Into partial, f64[2, parts]: sums of g and of g (x - mean).
 template <int n, class T, class Space>
 void gradients_of_teams(const Space& space, const GradientPacks<T, n>& from,
-                        const BatchNormParts& parts, const Tensor& means, const Tensor& partial) {
+                        const ChannelParts& parts, const Tensor& means, const Tensor& partial) {
   using Wide = SumOf<T>;
   double* const out = flat_view<Space, double>(partial).data();
   const auto mean = view<Space, const Wide, 1>(means);
@@ -82,7 +82,7 @@ void gradients_of_teams(const Space& space, const GradientPacks<T, n>& from,
 
 template <class T, class Space>
 void gradients_of_columns(const Space& space, const GradientPacks<T, 1>& from,
-                          const BatchNormParts& parts, const Tensor& means, const Tensor& partial) {
+                          const ChannelParts& parts, const Tensor& means, const Tensor& partial) {
   using Wide = SumOf<T>;
   double* const out = flat_view<Space, double>(partial).data();
   const auto mean = view<Space, const Wide, 1>(means);
@@ -108,7 +108,7 @@ void gradients_of_columns(const Space& space, const GradientPacks<T, 1>& from,
 /// Of channel c: the parameters' gradients, and the two numbers that all of grad_x needs.
 template <class Wide>
 struct JoinGradients {
-  BatchNormParts parts;
+  ChannelParts parts;
   const double* partial;
   const Wide* inverse_std;
   Wide *grad_weight, *grad_bias;  ///< or null
@@ -142,7 +142,7 @@ struct JoinGradients {
 /// variance are constant.
 template <int n, class T, class Space>
 void gradients_of_elements(const Space& space, const BatchNormInputs& in,
-                           const GradientPacks<T, n>& from, const BatchNormParts& parts,
+                           const GradientPacks<T, n>& from, const ChannelParts& parts,
                            const BatchNormSaved& saved, const Tensor& coefficients,
                            const BatchNormGradients& gradients) {
   using Wide = SumOf<T>;
@@ -188,7 +188,7 @@ void gradients_of_elements(const Space& space, const BatchNormInputs& in,
 }
 
 template <class T, class Space>
-void write_gradients(const Space& space, const BatchNormInputs& in, const BatchNormParts& parts,
+void write_gradients(const Space& space, const BatchNormInputs& in, const ChannelParts& parts,
                      const BatchNormSaved& saved, const Tensor& y, const Tensor& grad_y,
                      const Tensor& coefficients, const BatchNormGradients& gradients) {
   if (!gradients.x.defined() && !gradients.residual.defined()) return;
@@ -201,7 +201,7 @@ void write_gradients(const Space& space, const BatchNormInputs& in, const BatchN
 
 /// Writes the parameters' gradients. Returns what grad_x needs.
 template <class T, class Space>
-Tensor join_gradients(const Space& space, const BatchNormInputs& in, const BatchNormParts& parts,
+Tensor join_gradients(const Space& space, const BatchNormInputs& in, const ChannelParts& parts,
                       const BatchNormSaved& saved, const Tensor& y, const Tensor& grad_y,
                       const BatchNormGradients& gradients) {
   using Wide = SumOf<T>;
@@ -255,7 +255,7 @@ Tensor coefficients_of_all(const Space& space, const BatchNormSaved& saved, cons
 void batch_norm_device_backward(const BatchNormInputs& inputs, bool training,
                                 const BatchNormSaved& saved, const Tensor& y, const Tensor& grad_y,
                                 const BatchNormGradients& gradients) {
-  const BatchNormParts parts(planes(inputs.x), size_of(inputs.x.dtype()));
+  const ChannelParts parts(planes(inputs.x), size_of(inputs.x.dtype()));
   dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
     dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       Tensor coefficients;
@@ -272,7 +272,7 @@ void batch_norm_device_backward(const BatchNormInputs& inputs, bool training,
 void sync_batch_norm_device_backward(const BatchNormInputs& inputs, const BatchNormSaved& saved,
                                      const Tensor& y, const Tensor& grad_y, const Tensor& sums,
                                      const Tensor& count, const Tensor& grad_x, bool accumulate) {
-  const BatchNormParts parts(planes(inputs.x), size_of(inputs.x.dtype()));
+  const ChannelParts parts(planes(inputs.x), size_of(inputs.x.dtype()));
   dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
     dispatch_stored(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       const Tensor coefficients = coefficients_of_all<SumOf<T>>(space, saved, sums, count);

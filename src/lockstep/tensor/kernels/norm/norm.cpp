@@ -280,7 +280,11 @@ Shape norm_rows(const Tensor& x, const Tensor& weight) {
 
 void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                         const Tensor& y, const Tensor& mean, const Tensor& inverse_std) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
+  if (math::device_math(x.device()) != nullptr) {
+    return detail::norm_device_forward("layer_norm", as_rows(x, weight), weight, bias, eps,
+                                       as_rows(y, weight), mean, inverse_std);
+  }
+  dispatch_to_host(current_stream(x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(x.dtype(), "layer_norm", [&]<class T>() {
       layer_norm_forward_kernel<T>(space, as_rows(x, weight), weight, bias, eps, as_rows(y, weight),
                                    mean, inverse_std);
@@ -290,7 +294,11 @@ void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 void rms_norm_forward(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
                       const Tensor& inverse_rms) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
+  if (math::device_math(x.device()) != nullptr) {
+    return detail::norm_device_forward("rms_norm", as_rows(x, weight), weight, {}, eps,
+                                       as_rows(y, weight), {}, inverse_rms);
+  }
+  dispatch_to_host(current_stream(x.device()), [&](const HostExecutionSpace& space) {
     dispatch_stored(x.dtype(), "rms_norm", [&]<class T>() {
       rms_norm_forward_kernel<T>(space, as_rows(x, weight), weight, eps, as_rows(y, weight),
                                  inverse_rms);

@@ -1,10 +1,11 @@
 #include <lockstep/tensor/kernels/norm/norm_device.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/device_loops.hpp>
 #include <lockstep/tensor/kernels/divisor.hpp>
+#include <lockstep/tensor/kernels/packed_row.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep::detail {
@@ -29,33 +30,95 @@ struct NormElements {
   }
 };
 
-template <class T, bool centred, class Space>
+template <int n, class T, bool centred, class Space>
+void norm_forward_kernel(const Space& space, const Tensor& x, const Tensor& weight,
+                         const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
+                         const Tensor& inverse) {
+  using Wide = SumOf<T>;
+  const T* const in = flat_view<Space, const T>(x).data();
+  T* const out = flat_view<Space, T>(y).data();
+  const auto w = ByColumn<Wide>::template of<Space>(weight);
+  const bool biased = bias.defined();
+  const auto b = ByColumn<Wide>::template of<Space>(biased ? bias : weight);
+  Wide* const means = centred ? view<Space, Wide, 1>(mean).data() : nullptr;
+  const auto inverses = view<Space, Wide, 1>(inverse);
+  const std::int64_t width = x.size(1);
+  const Wide epsilon = static_cast<Wide>(eps);
+  for_each_row(
+      "lockstep::norm_device_forward", space, x.size(0), width / n,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const PackedRow<n> row(r * width, width);
+        const auto packs = lanes.of_width(row.packs());
+        const Wide count = static_cast<Wide>(width);
+        Wide m{0};
+        if (centred) {
+          m = packs.sum([&](std::int64_t p) {
+            return row.sum(
+                p, [](std::int64_t, Wide value) { return value; }, in);
+          }) / count;
+        }
+        const Wide squares = packs.sum([&](std::int64_t p) {
+          return row.sum(
+              p, [&](std::int64_t, Wide value) { return (value - m) * (value - m); }, in);
+        });
+        const Wide i = Wide{1} / std::sqrt(squares / count + epsilon);
+        packs.each([&](std::int64_t p) {
+          if (biased) {
+            row.set(
+                p, false, out,
+                [&](std::int64_t, Wide value, Wide scale, Wide shift) {
+                  return (value - m) * i * scale + shift;
+                },
+                in, w, b);
+          } else {
+            row.set(
+                p, false, out,
+                [&](std::int64_t, Wide value, Wide scale) { return (value - m) * i * scale; }, in,
+                w);
+          }
+        });
+        lanes.once([&] {
+          if (centred) means[r] = m;
+          inverses(r) = i;
+        });
+      });
+}
+
+template <int n, class T, bool centred, class Space>
 void norm_grad_x_kernel(const Space& space, const NormRows& rows, bool accumulate,
                         const Tensor& grad_x) {
   using Wide = SumOf<T>;
   const auto from = NormElements<T, centred>::template of<Space>(rows);
-  const Wide* const weight = flat_view<Space, const Wide>(rows.weight).data();
+  const auto weight = ByColumn<Wide>::template of<Space>(rows.weight);
   T* const out = flat_view<Space, T>(grad_x).data();
   const std::int64_t width = rows.x.size(1);
   const Wide share = Wide{1} / static_cast<Wide>(width);
   for_each_row(
-      "lockstep::norm_grad_x", space, rows.x.size(0), width,
+      "lockstep::norm_grad_x", space, rows.x.size(0), width / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t first = r * width;
-        // g = grad_y weight, as in norm.hpp.
-        const auto g = [&](std::int64_t c) {
-          return static_cast<Wide>(from.grad_y[first + c]) * weight[c];
-        };
+        const PackedRow<n> row(r * width, width);
+        const auto packs = lanes.of_width(row.packs());
+        const Wide mean = centred ? from.mean[r] : Wide{0}, inverse = from.inverse[r];
+        // g = grad_y weight, h = (x - mean) inverse, as in norm.hpp.
         const auto sums =
-            lanes.template sums<Wide, (centred ? 2 : 1)>([&](auto which, std::int64_t c) {
-              return which() == 0 ? g(c) * from.normal(r, first + c) : g(c);
+            packs.template sums<Wide, (centred ? 2 : 1)>([&](auto which, std::int64_t p) {
+              return row.sum(
+                  p,
+                  [&](std::int64_t, Wide slope, Wide value, Wide scale) {
+                    const Wide g = slope * scale;
+                    return which() == 0 ? g * ((value - mean) * inverse) : g;
+                  },
+                  from.grad_y, from.x, weight);
             });
         const Wide mean_gh = sums[0] * share, mean_g = centred ? sums[centred] * share : Wide{0};
-        lanes.each([&](std::int64_t c) {
-          const Wide value =
-              from.inverse[r] * (g(c) - mean_g - from.normal(r, first + c) * mean_gh);
-          T& to = out[first + c];
-          to = static_cast<T>(accumulate ? static_cast<Wide>(to) + value : value);
+        packs.each([&](std::int64_t p) {
+          row.set(
+              p, accumulate, out,
+              [&](std::int64_t, Wide slope, Wide value, Wide scale) {
+                const Wide h = (value - mean) * inverse;
+                return inverse * (slope * scale - mean_g - h * mean_gh);
+              },
+              from.grad_y, from.x, weight);
         });
       });
 }
@@ -161,7 +224,9 @@ void norm_parameters(const Space& space, const NormRows& rows, const NormGradien
 template <class T, bool centred, class Space>
 void norm_gradients(const Space& space, const NormRows& rows, const NormGradients& gradients) {
   if (gradients.x.defined()) {
-    norm_grad_x_kernel<T, centred>(space, rows, gradients.accumulate_x, gradients.x);
+    with_packed_rows<T>(rows.x.size(1), {&rows.x, &rows.grad_y, &gradients.x}, [&]<int n>() {
+      norm_grad_x_kernel<n, T, centred>(space, rows, gradients.accumulate_x, gradients.x);
+    });
   }
   if (gradients.weight.defined() || gradients.bias.defined()) {
     norm_parameters<T, centred>(space, rows, gradients);
@@ -169,6 +234,22 @@ void norm_gradients(const Space& space, const NormRows& rows, const NormGradient
 }
 
 }  // namespace
+
+void norm_device_forward(const char* operation, const Tensor& x, const Tensor& weight,
+                         const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
+                         const Tensor& inverse) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_stored(x.dtype(), operation, [&]<class T>() {
+      with_packed_rows<T>(x.size(1), {&x, &y}, [&]<int n>() {
+        if (mean.defined()) {
+          norm_forward_kernel<n, T, true>(space, x, weight, bias, eps, y, mean, inverse);
+        } else {
+          norm_forward_kernel<n, T, false>(space, x, weight, bias, eps, y, mean, inverse);
+        }
+      });
+    });
+  });
+}
 
 void norm_device_backward(const char* operation, const NormRows& rows,
                           const NormGradients& gradients) {

@@ -1,10 +1,15 @@
 #pragma once
-// Backward of layer_norm and rms_norm on a GPU or its stand-in: a team a row for grad_x; for the
-// parameters a thread a column of a block of rows, then sums of blocks. No atomics: the same bits
-// every time. Private to norm.cpp, which chooses by device.
+// layer_norm and rms_norm on a GPU or its stand-in: a team a row for y and grad_x; for the
+// parameters' gradients a thread a column of a block of rows, then sums of blocks. No atomics: the
+// same bits every time. Private to norm.cpp, which chooses by device.
 #include <lockstep/tensor/kernels/norm/norm.hpp>
 
 namespace lockstep::detail {
+
+/// As of layer_norm_forward and, with an undefined mean, rms_norm_forward, x and y [rows, width].
+void norm_device_forward(const char* operation, const Tensor& x, const Tensor& weight,
+                         const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
+                         const Tensor& inverse);
 
 /// x and grad_y [rows, width], weight [width], mean (undefined for rms_norm) and inverse [rows].
 struct NormRows {

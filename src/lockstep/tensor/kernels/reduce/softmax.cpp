@@ -3,11 +3,14 @@
 #include <limits>
 
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax_device.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 
 namespace lockstep {
 namespace {
 
+using detail::are_device_rows;
+using detail::as_device_rows;
 using detail::dispatch_stored_rows;
 using detail::Rows;
 using detail::write_row;
@@ -155,6 +158,9 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
 }  // namespace
 
 void softmax_forward(const Tensor& x, int dim, const Tensor& y) {
+  if (are_device_rows(x, dim)) {
+    return detail::softmax_device_forward(as_device_rows(x, dim), as_device_rows(y, dim));
+  }
   dispatch_stored_rows("softmax", x, dim,
                        [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
                          softmax_forward_kernel<contiguous, T>(space, x, shape, y);
@@ -163,6 +169,10 @@ void softmax_forward(const Tensor& x, int dim, const Tensor& y) {
 
 void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
                       const Tensor& grad_x) {
+  if (are_device_rows(y, dim)) {
+    return detail::softmax_device_backward(as_device_rows(grad_y, dim), as_device_rows(y, dim),
+                                           accumulate, as_device_rows(grad_x, dim));
+  }
   dispatch_stored_rows(
       "softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
         softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
@@ -170,6 +180,9 @@ void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accum
 }
 
 void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
+  if (are_device_rows(x, dim)) {
+    return detail::log_softmax_device_forward(as_device_rows(x, dim), as_device_rows(y, dim));
+  }
   dispatch_stored_rows("log_softmax", x, dim,
                        [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
                          log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
@@ -178,6 +191,11 @@ void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
 
 void log_softmax_backward(const Tensor& grad_y, const Tensor& x_or_y, int dim, bool accumulate,
                           const Tensor& grad_x) {
+  if (are_device_rows(x_or_y, dim)) {
+    return detail::log_softmax_device_backward(as_device_rows(grad_y, dim),
+                                               as_device_rows(x_or_y, dim), accumulate,
+                                               as_device_rows(grad_x, dim));
+  }
   dispatch_stored_rows("log_softmax", x_or_y, dim,
                        [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
                          log_softmax_backward_kernel<contiguous, T>(space, grad_y, x_or_y, shape,

@@ -1,5 +1,6 @@
 #pragma once
-// How batch_norm's sums are spread over a device. Private to its .cpp files.
+// How sums over the values of each channel are spread over a device. Private to the kernels' .cpp
+// files.
 #include <algorithm>
 #include <cstdint>
 
@@ -12,13 +13,13 @@ namespace lockstep::detail {
 /// has its own sums, which are combined afterwards. Either a team sums a part of the channel's N P
 /// values, or, where P is short, a thread sums a part of the N values at one position, so that
 /// neighbouring threads read neighbouring addresses.
-struct BatchNormParts {
+struct ChannelParts {
   std::int64_t samples, channels, positions;
   bool by_columns;      ///< a thread a part
   std::int64_t length;  ///< values of a part but the last
   std::int64_t blocks;  ///< parts of a channel, or of each of its positions
 
-  BatchNormParts(const Shape& planes, std::size_t element_bytes)
+  ChannelParts(const Shape& planes, std::size_t element_bytes)
       : samples(planes[0]),
         channels(planes[1]),
         positions(planes[2]),

@@ -1,18 +1,18 @@
 #pragma once
-// Where the values of batch_norm's x[N, C, P] are, n side by side at a time. Private to the .cpp
-// files of its device algorithms.
+// Where the values of each channel of x[N, C, P] are, n side by side at a time. Private to the
+// kernels' .cpp files.
 #include <algorithm>
 #include <initializer_list>
 
+#include <lockstep/tensor/kernels/channel_parts.hpp>
 #include <lockstep/tensor/kernels/device_loops.hpp>
 #include <lockstep/tensor/kernels/divisor.hpp>
-#include <lockstep/tensor/kernels/norm/batch_norm_parts.hpp>
 
 namespace lockstep::detail {
 
 /// Calls f.template operator()<n>() with the n of packs: 4 where planes and addresses allow it.
 template <class F>
-void with_packs(const BatchNormParts& parts, std::initializer_list<const Tensor*> tensors,
+void with_packs(const ChannelParts& parts, std::initializer_list<const Tensor*> tensors,
                 const F& f) {
   const bool fits = parts.positions % 4 == 0 &&
                     std::all_of(tensors.begin(), tensors.end(),
@@ -24,7 +24,7 @@ void with_packs(const BatchNormParts& parts, std::initializer_list<const Tensor*
 template <int n>
 class ChannelOfPack {
  public:
-  explicit ChannelOfPack(const BatchNormParts& parts)
+  explicit ChannelOfPack(const ChannelParts& parts)
       : positions_(parts.positions / n, parts.samples * parts.columns() / n),
         channels_(parts.channels, parts.samples * parts.channels) {}
 
@@ -42,7 +42,7 @@ class PacksOfParts {
  public:
   static constexpr int loads = n == 1 ? 4 : 2;  ///< of a thread at once
 
-  explicit PacksOfParts(const BatchNormParts& parts)
+  explicit PacksOfParts(const ChannelParts& parts)
       : blocks_(parts.blocks),
         length_(parts.length / n),
         plane_(parts.positions / n),
