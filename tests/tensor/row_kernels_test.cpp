@@ -9,7 +9,6 @@
 
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/kernels/loss/vocabulary_slab.hpp>
-#include <lockstep/tensor/kernels/packed_row.hpp>
 #include <lockstep/tensor/kernels/reduce/softmax.hpp>
 
 #include "like_host.hpp"
@@ -144,31 +143,6 @@ TEST_P(RowKernels, CrossEntropyOfImagesIsTheHosts) {
       cross_entropy_backward(t.positive(places), {}, x, stats, target, options, false,
                              t.output(shape));
     });
-  }
-}
-
-template <int n>
-void expect_each_column_once(std::int64_t begin, std::int64_t width) {
-  const detail::PackedRow<n> row(begin, width);
-  std::vector<int> seen(static_cast<std::size_t>(width), 0);
-  for (std::int64_t p = 0; p < row.packs(); ++p) {
-    row.each(p, [&](std::int64_t c) { ++seen.at(static_cast<std::size_t>(c)); });
-  }
-  EXPECT_EQ(seen, std::vector<int>(static_cast<std::size_t>(width), 1)) << begin << " " << width;
-}
-
-TEST(PackedRow, GoesThroughEachColumnOnce) {
-  for (std::int64_t begin = 0; begin < 20; ++begin) {
-    for (const std::int64_t width : {128, 129, 135, 136, 143, 1000}) {
-      expect_each_column_once<8>(begin, width);
-      expect_each_column_once<4>(begin, width);
-      expect_each_column_once<2>(begin, width);
-    }
-    for (const std::int64_t width : {0, 1, 7, 100}) expect_each_column_once<1>(begin, width);
-  }
-  for (std::int64_t begin = 0; begin < 9; ++begin) {
-    expect_each_column_once<4>(begin, 32);
-    expect_each_column_once<2>(begin, 8);
   }
 }
 

@@ -1,5 +1,8 @@
 #pragma once
-// A part of for_each.hpp, for sources that nvcc compiles.
+// A part of for_each.hpp. Empty unless nvcc compiles it.
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
 
 namespace lockstep {
 
@@ -140,3 +143,5 @@ class Lanes<Kokkos::Cuda> {
 };
 
 }  // namespace lockstep
+
+#endif

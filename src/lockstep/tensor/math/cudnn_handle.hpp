@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/tensor/runtime/device_runtime.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
+#include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep::math {
 

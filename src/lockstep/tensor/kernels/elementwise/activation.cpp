@@ -58,7 +58,8 @@ struct TanhGelu {
     // Beyond |x| = 30 e is 0; the bound prevents an overflow of x^3.
     const T square = x * x, z = square > T{900} ? T{900} : square;
     const T e = math::exp_or_zero(-std::fabs(x * (a<T>() + b<T>() * z)));
-    const T inverse = math::quotient(T{1}, T{1} + e), steepness = (a<T>() + T{3} * b<T>() * z) * e * inverse;
+    const T inverse = math::quotient(T{1}, T{1} + e),
+            steepness = (a<T>() + T{3} * b<T>() * z) * e * inverse;
     return g * inverse * ((x < T{0} ? e : T{1}) + x * steepness);
   }
 };
