@@ -33,8 +33,18 @@ constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{
 struct InFlight::BackOff {
   microseconds awake;
   int part;
-  Clock::duration shortest, longest;
   bool follows_motion;
+  Clock::duration shortest{}, longest{};
+
+  /// The same where `crowd` threads wait: a large crowd sleeps for longer, or at once.
+  [[nodiscard]] BackOff of_crowd(std::size_t crowd) const {
+    BackOff result = *this;
+    if (!follows_motion) return result;
+    result.shortest = shortest_pause(crowd);
+    result.longest = longest_pause(crowd);
+    if (result.shortest > Clock::duration::zero()) result.awake = microseconds{0};
+    return result;
+  }
 };
 
 InFlight::InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation)
@@ -52,11 +62,7 @@ void InFlight::wait_until(Until until) {
   const TraceScope scope("wait", "wait", name_of(operation_.kind));
   const WorkClock::Waiting waiting(core_->clock());
   if (spin(until)) return;
-  const BackOff back_off{.awake = pause_after,
-                         .part = pause_part,
-                         .shortest = {},
-                         .longest = longest_pause(ProgressEngine::instance().members()),
-                         .follows_motion = true};
+  const BackOff back_off{.awake = pause_after, .part = pause_part, .follows_motion = true};
   const auto start = Clock::now();
   while (!poll_with(back_off, until, core_->options().timeout)) {
     core_->expire(*this, seconds_since(start));
@@ -68,9 +74,9 @@ bool InFlight::wait_for(microseconds at_most, microseconds awake) {
   const BackOff back_off{
       .awake = awake,
       .part = 8,
+      .follows_motion = false,
       .shortest = awake > microseconds{0} ? microseconds{0} : shortest,
-      .longest = core_->is_notified_by_all() ? longest_if_notified : longest_if_not,
-      .follows_motion = false};
+      .longest = core_->is_notified_by_all() ? longest_if_notified : longest_if_not};
   return poll_with(back_off, Until::over, at_most);
 }
 
@@ -81,12 +87,13 @@ bool InFlight::spin(Until until) {
   return false;
 }
 
-bool InFlight::poll_with(const BackOff& back_off, Until until, microseconds at_most) {
+bool InFlight::poll_with(const BackOff& usual, Until until, microseconds at_most) {
   EventCount& event = core_->event();
   bool all_are_here = operation_.is_message() || core_->has_been_entered_by_all(*this);
   const auto start = Clock::now();
   auto since = start;
   for (auto now = start;; now = Clock::now()) {
+    const BackOff back_off = usual.of_crowd(ProgressEngine::instance().members());
     // In microseconds, the unit of the options: the clock cannot hold more than 292 years.
     const bool sleeps = floor<microseconds>(now - since) >= back_off.awake;
     const auto key = sleeps ? event.prepare_wait() : 0;

@@ -100,7 +100,7 @@ class InFlight : public WorkRecord {
   }
   void wait_until(Until until);
   [[nodiscard]] bool spin(Until until);
-  [[nodiscard]] bool poll_with(const BackOff& back_off, Until until,
+  [[nodiscard]] bool poll_with(const BackOff& usual, Until until,
                                std::chrono::microseconds at_most);
 
   IntrusivePtr<GroupCore> core_;
