@@ -102,7 +102,7 @@ void statistics_of_columns(const Space& space, const Tensor& x, const ChannelPar
 
 template <class T, class Space>
 Tensor statistics(const Space& space, const Tensor& x, const ChannelParts& parts) {
-  const Tensor partial = statistics_of_parts(x, parts);
+  Tensor partial = statistics_of_parts(x, parts);
   if (parts.by_columns) {
     statistics_of_columns<T>(space, x, parts, partial);
   } else {

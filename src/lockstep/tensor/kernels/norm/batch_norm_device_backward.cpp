@@ -206,7 +206,7 @@ Tensor join_gradients(const Space& space, const BatchNormInputs& in, const Chann
                       const BatchNormGradients& gradients) {
   using Wide = SumOf<T>;
   const Tensor partial = Tensor::empty({2, parts.count()}, DType::f64, in.x.device());
-  const Tensor coefficients = Tensor::empty({2, parts.channels}, saved.mean.dtype(), in.x.device());
+  Tensor coefficients = Tensor::empty({2, parts.channels}, saved.mean.dtype(), in.x.device());
   const Tensor& output = in.relu ? y : in.x;
   if (parts.by_columns) {
     const auto from = GradientPacks<T, 1>::template of<Space>(in, y, grad_y);
@@ -237,7 +237,7 @@ Tensor join_gradients(const Space& space, const BatchNormInputs& in, const Chann
 template <class Wide, class Space>
 Tensor coefficients_of_all(const Space& space, const BatchNormSaved& saved, const Tensor& sums,
                            const Tensor& count) {
-  const Tensor coefficients = Tensor::empty(sums.shape(), sums.dtype(), sums.device());
+  Tensor coefficients = Tensor::empty(sums.shape(), sums.dtype(), sums.device());
   const auto out = view<Space, Wide, 2>(coefficients);
   const auto all = view<Space, const Wide, 2>(sums);
   const auto inverse_std = view<Space, const Wide, 1>(saved.inverse_std);
