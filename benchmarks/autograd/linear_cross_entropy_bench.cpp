@@ -3,8 +3,8 @@
 //   build/release/benchmarks/autograd/autograd.linear_cross_entropy_bench [SECONDS]
 //
 // Prints a line per case: rows, width and classes, milliseconds of each way (the smallest of many
-// calls in turn within SECONDS, 10), their ratio, and MiB at the peak of each beside the inputs and
-// the parameter's gradient.
+// calls in turn within SECONDS, 10, three at least), their ratio, and MiB at the peak of each
+// beside the inputs and the parameter's gradient.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
