@@ -36,6 +36,33 @@ class ChannelOfPack {
   Divisor positions_, channels_;
 };
 
+/// The samples of each part, where a thread sums them at one position.
+class ColumnsOfParts {
+ public:
+  explicit ColumnsOfParts(const ChannelParts& parts)
+      : samples_(parts.samples),
+        length_(parts.length),
+        columns_(parts.columns()),
+        blocks_(columns_, parts.count()) {}
+
+  struct Part {
+    std::int64_t column, begin, end;
+  };
+
+  [[nodiscard]] KOKKOS_FUNCTION Part operator[](std::int64_t i) const {
+    const std::int64_t block = blocks_.quotient(i), begin = block * length_;
+    return {i - block * columns_, begin, begin + length_ < samples_ ? begin + length_ : samples_};
+  }
+  /// Place in x.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t place(const Part& part, std::int64_t sample) const {
+    return sample * columns_ + part.column;
+  }
+
+ private:
+  std::int64_t samples_, length_, columns_;
+  Divisor blocks_;
+};
+
 /// The packs of each part, where a team sums it.
 template <int n>
 class PacksOfParts {

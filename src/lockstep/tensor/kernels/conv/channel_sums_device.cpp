@@ -45,16 +45,12 @@ void sums_of_columns(const Space& space, const Tensor& x, const ChannelParts& pa
   using Wide = SumOf<T>;
   const T* const in = flat_view<Space, const T>(x).data();
   Wide* const out = flat_view<Space, Wide>(partial).data();
-  const std::int64_t count = parts.count(), columns = parts.columns(), length = parts.length;
-  const std::int64_t samples = parts.samples;
-  const Divisor by_columns(columns, count);
+  const ColumnsOfParts columns(parts);
   for_each(
-      "lockstep::channel_sums_of_columns", space, count, KOKKOS_LAMBDA(std::int64_t i) {
-        const std::int64_t block = by_columns.quotient(i), column = i - block * columns;
-        const std::int64_t begin = block * length;
-        const std::int64_t end = begin + length < samples ? begin + length : samples;
-        out[i] = sums_of_rows<8, Wide, 1>(begin, end, [&](std::int64_t row) {
-          return std::array<Wide, 1>{static_cast<Wide>(in[row * columns + column])};
+      "lockstep::channel_sums_of_columns", space, parts.count(), KOKKOS_LAMBDA(std::int64_t i) {
+        const auto part = columns[i];
+        out[i] = sums_of_rows<8, Wide, 1>(part.begin, part.end, [&](std::int64_t row) {
+          return std::array<Wide, 1>{static_cast<Wide>(in[columns.place(part, row)])};
         })[0];
       });
 }

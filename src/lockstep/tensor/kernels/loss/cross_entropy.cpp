@@ -17,7 +17,6 @@ using detail::dispatch_stored_rows;
 using detail::RowGradient;
 using detail::Rows;
 using detail::SlabLoss;
-using detail::write_row;
 
 template <bool contiguous, class T, class Space>
 void forward_kernel(const Space& space, const Shape& shape, const Tensor& x, const Tensor& target,
@@ -95,10 +94,8 @@ void backward_kernel(const Space& space, const Shape& shape, const Tensor& grad_
             lanes.each([&](std::int64_t c) {
               result(r, c) = static_cast<T>(static_cast<Wide>(result(r, c)) + gradient_at(c));
             });
-          } else if (is_host_space<Space>) {
-            lanes.each([&](std::int64_t c) { result(r, c) = static_cast<T>(gradient_at(c)); });
           } else {
-            write_row(lanes, result, r, false, gradient_at);
+            lanes.each([&](std::int64_t c) { result(r, c) = static_cast<T>(gradient_at(c)); });
           }
         };
         // Class weights have a loop of their own: with them GCC 12 does not vectorise the

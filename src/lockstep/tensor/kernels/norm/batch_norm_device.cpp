@@ -80,23 +80,20 @@ void statistics_of_columns(const Space& space, const Tensor& x, const ChannelPar
   using Wide = SumOf<T>;
   const T* const in = flat_view<Space, const T>(x).data();
   double* const out = flat_view<Space, double>(partial).data();
-  const std::int64_t count = parts.count(), columns = parts.columns(), length = parts.length;
-  const std::int64_t samples = parts.samples;
-  const Divisor by_columns(columns, count);
+  const std::int64_t count = parts.count();
+  const ColumnsOfParts columns(parts);
   for_each(
       "lockstep::batch_norm_statistics_of_columns", space, count, KOKKOS_LAMBDA(std::int64_t i) {
-        const std::int64_t block = by_columns.quotient(i), column = i - block * columns;
-        const std::int64_t begin = block * length;
-        const std::int64_t end = begin + length < samples ? begin + length : samples;
+        const auto part = columns[i];
         const auto x_at = [&](std::int64_t row) {
-          return static_cast<double>(static_cast<Wide>(in[row * columns + column]));
+          return static_cast<double>(static_cast<Wide>(in[columns.place(part, row)]));
         };
-        const double center = x_at(begin);
-        const auto sums = sums_of_rows<4, double, 2>(begin, end, [&](std::int64_t row) {
+        const double center = x_at(part.begin);
+        const auto sums = sums_of_rows<4, double, 2>(part.begin, part.end, [&](std::int64_t row) {
           const double d = x_at(row) - center;
           return std::array<double, 2>{d, d * d};
         });
-        store_statistics(out, i, count, center, sums, end - begin);
+        store_statistics(out, i, count, center, sums, part.end - part.begin);
       });
 }
 

@@ -86,17 +86,14 @@ void gradients_of_columns(const Space& space, const GradientPacks<T, 1>& from,
   using Wide = SumOf<T>;
   double* const out = flat_view<Space, double>(partial).data();
   const auto mean = view<Space, const Wide, 1>(means);
-  const std::int64_t count = parts.count(), columns = parts.columns(), length = parts.length;
-  const std::int64_t samples = parts.samples, positions = parts.positions;
-  const Divisor by_columns(columns, count);
+  const std::int64_t count = parts.count(), positions = parts.positions;
+  const ColumnsOfParts columns(parts);
   for_each(
       "lockstep::batch_norm_gradients_of_columns", space, count, KOKKOS_LAMBDA(std::int64_t i) {
-        const std::int64_t block = by_columns.quotient(i), column = i - block * columns;
-        const std::int64_t begin = block * length;
-        const std::int64_t end = begin + length < samples ? begin + length : samples;
-        const Wide center = mean(column / positions);
-        const auto sums = sums_of_rows<4, double, 2>(begin, end, [&](std::int64_t row) {
-          const std::int64_t at = row * columns + column;
+        const auto part = columns[i];
+        const Wide center = mean(part.column / positions);
+        const auto sums = sums_of_rows<4, double, 2>(part.begin, part.end, [&](std::int64_t row) {
+          const std::int64_t at = columns.place(part, row);
           const double g = from.passed(at).values[0];
           return std::array<double, 2>{g, g * (static_cast<Wide>(from.x[at]) - center)};
         });
