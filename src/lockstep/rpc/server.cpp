@@ -96,7 +96,7 @@ void Server::nap(std::chrono::microseconds at_most) {
 void Server::cancel(std::chrono::milliseconds at_most) {
   const auto begin = Clock::now();
   try {
-    while (wakes_.load() > 0 && Clock::now() - begin < at_most) {
+    while (wake_is_sent_.load() && Clock::now() - begin < at_most) {
       if (Request* late = receive(std::chrono::milliseconds(1), false)) execute(late);
     }
   } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): the group has failed before
@@ -225,7 +225,7 @@ void Server::take_notice(IncomingMessage& message) {
     case Kind::wake:
       if (from != workers_.id())
         throw MalformedMessage("a message was refused: a rank cannot wake another");
-      wakes_.fetch_sub(1);
+      wake_is_sent_.store(false);
       return;  // it was not counted
     case Kind::control:
       references_.handle(message);
@@ -356,11 +356,12 @@ void Server::run(Request& request) {
 }
 
 void Server::wake() noexcept {
+  if (wake_is_sent_.exchange(true)) return;
   try {
     OutgoingMessage message(Kind::wake, transport_.limits());
-    wakes_.fetch_add(1);
     transport_.send_to_self(message);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): receive() fails as well then
+  } catch (const std::exception&) {  // receive() fails as well then
+    wake_is_sent_.store(false);
   }
 }
 

@@ -95,8 +95,8 @@ class Server final : private RequestHandler {
   Work work_;                       // of the pool's leader
   Request* local_first_ = nullptr;  // without threads: this rank's calls to itself
   Request* local_last_ = nullptr;
-  int executing_ = 0;           // without threads: calls, one within another
-  std::atomic<int> wakes_ = 0;  // on their way
+  int executing_ = 0;                       // without threads: calls, one within another
+  std::atomic<bool> wake_is_sent_ = false;  // and not received
   ThreadPool pool_;
 };
 

@@ -128,9 +128,16 @@ void ThreadPool::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) 
       // Woken for a queued request that no other thread could take. Or the message needed no
       // execution, and its destructor waited for a call, which gave the role up.
       lock.lock();
-      if (role_.load() != mine) return;
-      request = pop();
+      const bool leads = role_.load() == mine;
+      if (leads) request = pop();
+      const bool more = first_ != nullptr;
       lock.unlock();
+      // One wake may stand for many requests, and the next one is for whoever leads then.
+      if (more) handler_.wake();
+      if (!leads) {
+        lock.lock();
+        return;
+      }
       if (!request) continue;
     } else if (handler_.is_long(*request)) {
       lock.lock();

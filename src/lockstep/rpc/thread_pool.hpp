@@ -29,7 +29,7 @@ class RequestHandler {
   [[nodiscard]] virtual bool is_long(const Request& request) noexcept = 0;
   /// Executes and frees it.
   virtual void execute(Request* request) noexcept = 0;
-  /// Ends a receive().
+  /// Ends a receive() that runs or follows: one for all calls of wake() before it ends.
   virtual void wake() noexcept = 0;
   /// receive() threw.
   virtual void lost(const std::exception& error) noexcept = 0;
