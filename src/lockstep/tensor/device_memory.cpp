@@ -79,8 +79,9 @@ void device_zero(void* target, Device device, std::size_t bytes) {
   }
 }
 
-std::string current_gpu() {
-  return has_cuda_runtime() ? detail::cuda_runtime().current_pci_address() : "";
+std::string gpu_address(Device device) {
+  if (device.type != DeviceType::cuda || !has_cuda_runtime()) return "";
+  return detail::cuda_runtime().pci_address(device.index);
 }
 
 }  // namespace lockstep

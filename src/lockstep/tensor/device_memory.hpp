@@ -21,7 +21,7 @@ void device_copy(void* target, Device target_device, const void* source, Device 
 /// Sets bytes to zero behind the device's current stream.
 void device_zero(void* target, Device device, std::size_t bytes);
 
-/// The PCI address of the GPU on which this thread computes; empty without a GPU or CUDA.
-[[nodiscard]] std::string current_gpu();
+/// The PCI address of a GPU; empty for other devices, and if it is not known.
+[[nodiscard]] std::string gpu_address(Device device);
 
 }  // namespace lockstep

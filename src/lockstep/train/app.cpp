@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/file/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
@@ -143,7 +144,7 @@ class Run {
 
   void look_at_launch() {
     const auto start = Clock::now();
-    launch_ = inspect_launch(*group_, deck_hash_);
+    launch_ = inspect_launch(*group_, deck_hash_, plan_.device);
     const Findings findings = check_launch(launch_);
     if (group_->rank() == 0) {
       log(LogLevel::debug,

@@ -25,9 +25,11 @@ void declare(DeckTable& table, RunOptions& options) {
       {.doc = "Slurm only: save and stop this many seconds before the job's time limit; 0: do not",
        .min = 0.0,
        .max = 1e6});
-  table.key("device", options.device,
-            {.doc = "\"cpu\", \"cuda\", \"cuda:1\" or \"sim\", a simulated GPU; \"auto\": \"cpu\"; "
-                    "each rank of a machine takes the next device of the kind"});
+  table.key(
+      "device", options.device,
+      {.doc = "\"cpu\", \"cuda\", \"cuda:1\" or \"sim\", a simulated GPU; \"auto\": \"cuda\" if "
+              "each rank of a machine can have a GPU of its own, else \"cpu\"; each rank of "
+              "a machine takes the next device of the kind"});
   table.key("device_memory", options.device_memory,
             {.doc = "largest device memory of a rank, its cache included; 0: all",
              .unit = "bytes",
@@ -139,9 +141,10 @@ void declare(DeckTable& table, LossDeckOptions& options) {
             {.doc = "classify only: weight of each class in the loss; empty: 1",
              .min = 0.0,
              .above_min = true});
-  table.key("class_weights_from_counts", options.class_weights_from_counts,
-            {.doc = "classify only: class_weights are N / (C n), for n of N samples in one of C "
-                    "classes: all classes weigh the same"});
+  table.key(
+      "class_weights_from_counts", options.class_weights_from_counts,
+      {.doc = "classify only: class_weights are N / (C n), for n of N samples in one of the C "
+              "classes that occur: all weigh the same"});
   declare_kind(
       table, options.kind,
       "regress only: loss of the errors; with gaussian_nll the model predicts mean and variance");
@@ -164,10 +167,11 @@ void declare(DeckTable& table, MeshOptions& options) {
   table.key(
       "cp", options.cp,
       {.doc = "context parallel: ranks that share out each sequence; gpt", .min = -1, .max = 1e9});
-  table.key("tp", options.tp,
-            {.doc = "tensor parallel: ranks that share out the model's tensors; gpt and mlp",
-             .min = -1,
-             .max = 1e9});
+  table.key(
+      "tp", options.tp,
+      {.doc = "tensor parallel: ranks that share out the model's tensors; gpt, transformer and mlp",
+       .min = -1,
+       .max = 1e9});
 }
 
 void declare(DeckTable& table, PipelineDeckOptions& options) {

@@ -17,7 +17,7 @@
 #include <lockstep/comm/nccl/core.hpp>
 #include <lockstep/comm/nccl/enqueue.hpp>
 #include <lockstep/comm/nccl_group.hpp>
-#include <lockstep/tensor/runtime/device_runtime.hpp>
+#include <lockstep/tensor/device_memory.hpp>
 #include <lockstep/tensor/runtime/launch.hpp>
 
 namespace lockstep {
@@ -145,8 +145,7 @@ struct Location {
 Location location_of(Device device) {
   Location location{device.type, device.index, ""};
   if (device.type == DeviceType::sim) location.own = host_name() + " " + to_string(device);
-  if (device.type != DeviceType::cuda || !has_cuda_runtime()) return location;
-  const std::string address = runtime_of(DeviceType::cuda).current_pci_address();
+  const std::string address = gpu_address(device);
   if (!address.empty()) location.own = host_name() + " " + address;
   return location;
 }

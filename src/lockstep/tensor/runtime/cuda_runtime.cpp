@@ -132,13 +132,9 @@ class CudaRuntime final : public DeviceRuntime {
     static_cast<void>(cudaGraphExecDestroy(of(graph)));
   }
 
-  [[nodiscard]] std::string current_pci_address() override {
-    int device = 0;
+  [[nodiscard]] std::string pci_address(int device) override {
     char address[32] = {};
-    if (cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetPCIBusId(address, sizeof address, device) == cudaSuccess) {
-      return address;
-    }
+    if (cudaDeviceGetPCIBusId(address, sizeof address, device) == cudaSuccess) return address;
     static_cast<void>(cudaGetLastError());
     return "";
   }

@@ -95,8 +95,8 @@ class DeviceRuntime {
   /// Not before its launches are done.
   virtual void destroy(RuntimeGraph* graph) noexcept = 0;
 
-  /// The PCI address of the device on which this thread computes; empty without one.
-  [[nodiscard]] virtual std::string current_pci_address() { return ""; }
+  /// The PCI address of a device; empty without one. Uses nothing of the device.
+  [[nodiscard]] virtual std::string pci_address(int /*device*/) { return ""; }
 
  protected:
   DeviceRuntime() = default;

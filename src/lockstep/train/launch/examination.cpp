@@ -72,10 +72,10 @@ std::string shm_line(const Launch& launch, int node) {
                                          parameters / 1e6, ranks.size()));
 }
 
-/// The deck's device is not available. An error. Collective.
-Findings check_device(ProcessGroup& group, const RunOptions& options) {
+/// Sets `device` to the deck's. An error if that is not available. Collective.
+Findings check_device(ProcessGroup& group, const RunOptions& options, Device& device) {
   try {
-    static_cast<void>(choose_device(group, options));
+    device = choose_device(group, options).device;
     return {};
   } catch (const AgreedError& error) {
     const std::string text = error.what();
@@ -97,14 +97,16 @@ DeckFacts facts_of(const Task& task, const RunPlan& plan, const std::string& dec
 
 Examination examine(ProcessGroup& group, const DeckFacts& facts) {
   Examination found;
+  Device device;
+  Findings of_device = check_device(group, facts.run, device);
   const auto start = Clock::now();
-  found.launch = inspect_launch(group, facts.deck_hash);
+  found.launch = inspect_launch(group, facts.deck_hash, device);
   found.findings = check_launch(found.launch);
   found.seconds = seconds_since(start);
   found.libraries = library_versions();
   found.gradient_bytes = facts.gradient_bytes;
   found.run_folder = existing_part(group, facts.run_folder);
-  add(found.findings, check_device(group, facts.run));
+  add(found.findings, std::move(of_device));
   add(found.findings, check_shared_folder(group, found.launch.layout, found.run_folder));
   add(found.findings, check_shared_memory(found.launch, facts.gradient_bytes.value_or(0)));
   found.links = measure_links(group);

@@ -27,8 +27,9 @@ Launch make_launch(std::vector<RankInfo> infos, int rank) {
   return {.layout = NodeLayout(hosts), .infos = std::move(infos), .rank = rank};
 }
 
-Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash) {
-  return make_launch(agree(group, [&] { return local_rank_info(deck_hash); }), group.rank());
+Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash, Device device) {
+  return make_launch(agree(group, [&] { return local_rank_info(deck_hash, device); }),
+                     group.rank());
 }
 
 }  // namespace lockstep::train

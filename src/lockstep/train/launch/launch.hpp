@@ -27,7 +27,8 @@ struct Launch {
 [[nodiscard]] Launch make_launch(std::vector<RankInfo> infos, int rank = 0);
 
 /// Gathers the resources of all ranks: one message of about a kilobyte from each to all.
-/// `deck_hash` may be empty. Collective.
-[[nodiscard]] Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash);
+/// `deck_hash` may be empty; this rank computes on `device`. Collective.
+[[nodiscard]] Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash,
+                                    Device device = {});
 
 }  // namespace lockstep::train

@@ -41,11 +41,11 @@ std::string thread_level() {
 
 }  // namespace
 
-RankInfo local_rank_info(const std::string& deck_hash) {
+RankInfo local_rank_info(const std::string& deck_hash, Device device) {
   RankInfo info{.host = host_name(),
                 .pid = static_cast<int>(getpid()),
                 .cores = allowed_cores(),
-                .gpu = current_gpu(),
+                .gpu = gpu_address(device),
                 .thread_level = thread_level(),
                 .version = version(),
                 .program = program_hash(),

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <vector>
 
+#include <lockstep/tensor/device.hpp>
+
 namespace lockstep::train {
 
 /// Resources and software of one rank.
@@ -11,7 +13,7 @@ struct RankInfo {
   std::string host;
   int pid = 0;
   std::vector<int> cores;    ///< this process's affinity mask
-  std::string gpu;           ///< PCI address of its device; empty: none
+  std::string gpu;           ///< PCI address of its device; empty: it computes on none
   std::string thread_level;  ///< "MPI_THREAD_MULTIPLE"; empty without MPI
   std::string version;       ///< Lockstep's version
   std::string program;       ///< hash of the executable's bytes
@@ -27,8 +29,9 @@ struct RankInfo {
   }
 };
 
-/// Information on this process. Local; a few milliseconds, for the hash of the executable.
-[[nodiscard]] RankInfo local_rank_info(const std::string& deck_hash);
+/// Information on this process, which computes on `device`. Local; a few milliseconds, for the hash
+/// of the executable.
+[[nodiscard]] RankInfo local_rank_info(const std::string& deck_hash, Device device = {});
 
 /// "0-3,8": the cores of a mask in taskset -c's notation.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);

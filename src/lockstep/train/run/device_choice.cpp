@@ -15,7 +15,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/agreement.hpp>
-#include <lockstep/comm/node_layout.hpp>
+#include <lockstep/tensor/device_memory.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
 #include <lockstep/tensor/stream.hpp>
@@ -65,10 +65,19 @@ Wish wish_of(const std::string& device) {
                   device));
 }
 
-Device device_for(const RunOptions& options, int local_rank) {
+int device_count(DeviceType type) {
+  return std::min(runtime_of(type).device_count(), max_devices_of_a_type);
+}
+
+/// The PCI address of the GPU that this rank would take; empty: it sees none.
+std::string gpu_for(int local_rank) {
+  const int count = has_cuda_runtime() ? device_count(DeviceType::cuda) : 0;
+  return count == 0 ? "" : gpu_address({DeviceType::cuda, local_rank % count});
+}
+
+Device device_for(const RunOptions& options, DeviceType automatic, int local_rank) {
   const Wish wish = wish_of(options.device);
-  // "auto" is the host as long as Lockstep has not been run on a GPU.
-  const DeviceType type = wish.type.value_or(DeviceType::host);
+  const DeviceType type = wish.type.value_or(automatic);
   if (type == DeviceType::host) {
     if (options.device_memory == 0) return {};
     throw InputError(
@@ -81,7 +90,7 @@ Device device_for(const RunOptions& options, int local_rank) {
         "LOCKSTEP_ENABLE_CUDA, or use \"auto\", \"cpu\" or \"sim\".",
         options.device));
   }
-  const int count = std::min(runtime_of(type).device_count(), max_devices_of_a_type);
+  const int count = device_count(type);
   if (count == 0) {
     throw InputError(
         fmt::format("run.device = \"{}\", but this process sees no GPU. Ask the scheduler for one, "
@@ -98,14 +107,11 @@ Device device_for(const RunOptions& options, int local_rank) {
 }
 
 /// A unique name of a device on a machine. For GPUs the bus address, since processes may number
-/// them differently.
+/// them differently. Throws if the device cannot be used.
 std::string identity_of(Device device) {
-  if (device.type == DeviceType::cuda) {
-    static_cast<void>(Stream(device));  // from here on this thread computes there
-    if (std::string address = runtime_of(device.type).current_pci_address(); !address.empty())
-      return address;
-  }
-  return to_string(device);
+  static_cast<void>(Stream(device));
+  const std::string address = gpu_address(device);
+  return address.empty() ? to_string(device) : address;
 }
 
 /// A rank's place. Containers of one machine may have different names and see the same GPUs.
@@ -122,9 +128,9 @@ NodeLayout layout_of(const std::vector<Place>& places) {
   return NodeLayout(machines);
 }
 
-/// The ranks of each device with several: "ranks 0, 1 of node7 on sim:0".
-std::vector<std::string> shared_devices(const std::vector<Place>& places, const NodeLayout& layout,
-                                        const std::vector<std::string>& device_of_rank) {
+/// The ranks of each device, by machine and name of the device. The host is none.
+std::map<std::pair<int, std::string>, std::vector<int>> users_of_devices(
+    const NodeLayout& layout, const std::vector<std::string>& device_of_rank) {
   std::map<std::pair<int, std::string>, std::vector<int>> users;
   const std::string host = to_string(Device{});
   for (std::size_t rank = 0; rank < device_of_rank.size(); ++rank) {
@@ -132,8 +138,14 @@ std::vector<std::string> shared_devices(const std::vector<Place>& places, const 
     const int number = static_cast<int>(rank);
     users[{layout.node_of(number), device_of_rank[rank]}].push_back(number);
   }
+  return users;
+}
+
+/// The ranks of each device with several: "ranks 0, 1 of node7 on sim:0".
+std::vector<std::string> shared_devices(const std::vector<Place>& places, const NodeLayout& layout,
+                                        const std::vector<std::string>& device_of_rank) {
   std::vector<std::string> shared;
-  for (const auto& [device, ranks] : users) {
+  for (const auto& [device, ranks] : users_of_devices(layout, device_of_rank)) {
     if (ranks.size() < 2) continue;
     shared.push_back(fmt::format("ranks {} of {} on {}", fmt::join(ranks, ", "),
                                  places[static_cast<std::size_t>(ranks.front())].host,
@@ -158,13 +170,39 @@ std::string in_words(const std::vector<std::string>& devices,
 
 void expect_device_text(const std::string& device) { static_cast<void>(wish_of(device)); }
 
+AutomaticDevice automatic_device(const NodeLayout& layout,
+                                 const std::vector<std::string>& gpu_of_rank) {
+  const auto without = std::ranges::find(gpu_of_rank, std::string());
+  const auto see_one = std::ranges::count_if(gpu_of_rank, [](const auto& g) { return !g.empty(); });
+  if (see_one == 0) return {};
+  if (without != gpu_of_rank.end()) {
+    return {DeviceType::host,
+            fmt::format("run.device = \"auto\" computes on the host, as rank {} sees no GPU",
+                        without - gpu_of_rank.begin())};
+  }
+  for (const auto& [gpu, ranks] : users_of_devices(layout, gpu_of_rank)) {
+    if (ranks.size() < 2) continue;
+    return {
+        DeviceType::host,
+        fmt::format("run.device = \"auto\" computes on the host, as ranks {} would share GPU {}: "
+                    "start at most one rank for each GPU of a machine to use them",
+                    fmt::join(ranks, ", "), gpu.second)};
+  }
+  return {DeviceType::cuda, ""};
+}
+
 // Ranks whose decks ask for different kinds of device make the same calls here.
 DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
   const auto places = agree(group, [] { return Place{}; });
   const NodeLayout layout = layout_of(places);
+  const int local_rank = layout.local_rank(group.rank());
+  // Kernels run on one GPU of a process.
+  const bool are_threads = group.size() > 1 && std::string_view(group.backend()) == "threads";
+  const auto automatic = automatic_device(
+      layout, agree(group, [&] { return are_threads ? std::string() : gpu_for(local_rank); }));
   Device device;
   const auto identities = agree(group, [&] {
-    device = device_for(options, layout.local_rank(group.rank()));
+    device = device_for(options, automatic.type, local_rank);
     if (device == Device{}) return to_string(device);
     CachingAllocator::of(device).set_limit(static_cast<std::size_t>(options.device_memory));
     return identity_of(device);
@@ -181,7 +219,12 @@ DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
     });
   }
   allow_tf32(options.tf32);
-  std::string words = device == Device{} ? "" : in_words(identities, shared);
+  std::string words;
+  if (device != Device{}) {
+    words = in_words(identities, shared);
+  } else if (!wish_of(options.device).type) {
+    words = automatic.reason;
+  }
   if (options.tf32) {
     words += fmt::format("{}run.tf32: {}", words.empty() ? "" : "; ",
                          device.type == DeviceType::cuda
