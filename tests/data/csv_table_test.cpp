@@ -244,5 +244,21 @@ TEST(CsvTable, IntegersThatAreNotExactAreNoLabels) {
             (std::vector<std::int64_t>{9007199254740991, -9007199254740991}));
 }
 
+TEST(CsvTable, WordsForMissingValuesAreNoClasses) {
+  const ScratchFolder folder;
+  for (const std::string word : {"NA", "nan", "NULL", "?", "#N/A"}) {
+    const CsvTable table({folder.write("t.csv", "x,kind\n1,setosa\n2," + word + "\n")});
+    const std::string said =
+        test::message_of<InputError>([&] { static_cast<void>(table.labels("kind")); });
+    expect_says(said, "line 3 of");
+    expect_says(said, "column kind is \"" + word + "\", a word for a missing value");
+    EXPECT_EQ(all_of<std::int64_t>(*table.codes("kind", {word, "setosa"})),
+              (std::vector<std::int64_t>{1, 0}))
+        << "names that are given";
+  }
+  const CsvTable elements({folder.write("e.csv", "x,kind\n1,Na\n2,None\n")});
+  EXPECT_EQ(elements.labels("kind"), (std::vector<std::string>{"Na", "None"}));
+}
+
 }  // namespace
 }  // namespace lockstep

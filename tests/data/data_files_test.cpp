@@ -571,5 +571,62 @@ TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
             (std::vector<double>{1, 2, 3}));
 }
 
+TEST(DataFiles, TheWeightsOfATableAreNoTargetThoughTheyAreItsLastColumn) {
+  const ScratchFolder folder;
+  const std::string table = folder.write("t.csv", "x,y,force,w\n1,2,7,1\n3,4,8,2\n5,6,9,1\n");
+  for (const bool named : {false, true}) {
+    DataOptions options = options_of(CsvOptions(), {table});
+    options.test_set = false;
+    options.files().sample_weights = "w";
+    if (named) options.files().columns.features = {"x", "y"};
+    const Datasets sets = make_datasets(options, TargetKind::values);
+    EXPECT_EQ(sets.facts.target, "force");
+    EXPECT_EQ(sets.facts.feature_columns, (std::vector<std::string>{"x", "y"}));
+    EXPECT_EQ(sets.sample_weights, (std::vector<double>{1, 2, 1}));
+  }
+}
+
+TEST(DataFiles, AColumnOfATableHasOneUse) {
+  const ScratchFolder folder;
+  const std::string table = folder.write("t.csv", "x,y,z\n1,2,3\n4,5,6\n");
+  const auto refusal = [&](const Columns& columns, const std::string& weights) {
+    DataOptions options = options_of(CsvOptions(), {table});
+    options.test_set = false;
+    options.files().columns = columns;
+    options.files().sample_weights = weights;
+    return test::message_of<InputError>(
+        [&] { static_cast<void>(make_datasets(options, TargetKind::values)); });
+  };
+  expect_says(refusal({{"x", "y"}, {"y"}}, ""),
+              "\"y\" is named in data.feature_columns and data.target_columns");
+  expect_says(refusal({{"x"}, {"z"}}, "x"), "data.feature_columns and data.sample_weights");
+  expect_says(refusal({{"x"}, {"z"}}, "z"), "data.target_columns and data.sample_weights");
+}
+
+TEST(DataFiles, AFileIsReadOnce) {
+  const ScratchFolder folder;
+  const std::string one = folder.write("part-1.csv", "x,y\n1,2\n"),
+                    two = folder.write("part-2.csv", "x,y\n3,4\n");
+  const std::string pattern = folder.path() + "/part-*.csv",
+                    roundabout = folder.path() + "/./part-2.csv";
+  EXPECT_EQ(files_of({pattern}), (std::vector<fs::path>{one, two}));
+  expect_says(test::message_of<InputError>([&] {
+                static_cast<void>(files_of({pattern, roundabout}));
+              }),
+              "part-2.csv is named twice");
+  DataOptions options = options_of(CsvOptions(), {pattern});
+  options.files().test_path = {roundabout};
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "part-2.csv is a file of the training set and of the test set");
+}
+
+TEST(DataFiles, ATableIsKnownByTheEndingOfItsName) {
+  for (const char* name : {"a.csv", "a.CSV", "a.csv.gz", "a.tsv", "b.txt", "c.TSV.GZ"})
+    EXPECT_TRUE(is_table(name)) << name;
+  for (const char* name : {"a.h5", "csv", "a.csv.h5", "a.npy", "a.gz", "csv.d/a.h5"})
+    EXPECT_FALSE(is_table(name)) << name;
+}
+
 }  // namespace
 }  // namespace lockstep

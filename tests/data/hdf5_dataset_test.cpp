@@ -15,6 +15,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/data_options.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
 
 namespace lockstep {
 namespace {
@@ -574,6 +575,46 @@ TEST_F(WrongHdf5, OneSampleThatIsLargerThanTheMachineIsRefusedBeforeItIsTaken) {
   auto options = options_for(file_, "four", true);
   options.files().train_features = "train/wide";
   EXPECT_TRUE(says(error(options, TargetKind::values), "one sample takes "));
+}
+
+TEST(Hdf5Array, RefusesNumbersThatStandForMissingValues) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "era5.nc";
+  const float fill = 9.96921e36F;
+  write_hdf5<float>(file, "t2m", {3, 2}, {1, 2, 3, fill, 5, 6});
+  write_hdf5<std::int16_t>(file, "mask", {3}, {1, -99, 2});
+  EXPECT_NO_THROW(test::open_samples(file, "t2m", "mask", TargetKind::values));
+  test::write_hdf5_attribute(file, "t2m", "_FillValue", static_cast<double>(fill));
+  test::write_hdf5_attribute(file, "mask", "missing_value", -99);
+  const Hdf5Array weather(file, "t2m"), mask(file, "mask");
+  std::vector<float> row(2);
+  weather.read(0, 1, row);
+  EXPECT_EQ(row, (std::vector<float>{1, 2}));
+  const std::string said = input_error([&] { weather.read(1, 2, row); });
+  EXPECT_TRUE(says(said, "element 1 of sample 1 is 9.96921")) << said;
+  EXPECT_TRUE(says(said, "stands for a missing value (attribute _FillValue)")) << said;
+  std::vector<std::int64_t> labels(3);
+  EXPECT_TRUE(says(input_error([&] { mask.read(0, 3, labels); }),
+                   "element 0 of sample 1 is -99, which stands for a missing value"));
+  std::vector<std::uint8_t> bytes(1);
+  mask.read(0, 1, bytes);  // -99 is no byte
+  EXPECT_EQ(bytes[0], 1);
+}
+
+TEST(Hdf5Array, RefusesPackedNumbers) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "era5.nc";
+  for (const std::string name : {"plain", "scaled", "shifted"})
+    write_hdf5<std::int16_t>(file, name, {2}, {1, 2});
+  test::write_hdf5_attribute(file, "plain", "scale_factor", 1);
+  test::write_hdf5_attribute(file, "plain", "add_offset", 0);
+  test::write_hdf5_attribute(file, "scaled", "scale_factor", 0.01);
+  test::write_hdf5_attribute(file, "shifted", "add_offset", 273.15);
+  EXPECT_NO_THROW(Hdf5Array(file, "plain"));
+  EXPECT_TRUE(says(input_error([&] { Hdf5Array(file, "scaled"); }),
+                   "is packed: its attribute scale_factor = 0.01"));
+  EXPECT_TRUE(says(input_error([&] { Hdf5Array(file, "shifted"); }),
+                   "is packed: its attribute add_offset = 273.15"));
 }
 
 }  // namespace

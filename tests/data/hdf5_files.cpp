@@ -107,6 +107,20 @@ void write_sparse_hdf5(const fs::path& path, const std::string& name,
   make_data_set(path, name, extents, creation);
 }
 
+void write_hdf5_attribute(const fs::path& path, const std::string& data_set,
+                          const std::string& name, double value) {
+  const hid_t file = open_or_make(path);
+  const hid_t data = H5Dopen2(file, data_set.c_str(), H5P_DEFAULT);
+  const hid_t space = H5Screate(H5S_SCALAR);
+  const hid_t attribute =
+      H5Acreate2(data, name.c_str(), H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, H5P_DEFAULT);
+  check(H5Awrite(attribute, H5T_NATIVE_DOUBLE, &value));
+  H5Aclose(attribute);
+  H5Sclose(space);
+  H5Dclose(data);
+  check(H5Fclose(file));
+}
+
 void write_hdf5_text(const fs::path& path, const std::string& name, const std::string& text) {
   const hid_t file = open_or_make(path);
   const hid_t type = H5Tcopy(H5T_C_S1);

@@ -31,6 +31,10 @@ void write_empty_hdf5(const std::filesystem::path& file, const std::string& name
 void write_sparse_hdf5(const std::filesystem::path& file, const std::string& name,
                        const std::vector<std::int64_t>& extents);
 
+/// Gives a data set of the file an attribute, a number.
+void write_hdf5_attribute(const std::filesystem::path& file, const std::string& data_set,
+                          const std::string& name, double value);
+
 /// A data set of text.
 void write_hdf5_text(const std::filesystem::path& file, const std::string& name,
                      const std::string& text);

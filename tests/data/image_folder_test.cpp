@@ -59,6 +59,8 @@ TEST(ImageFolder, ClassesAndSamplesAreInTheOrderOfTheirNames) {
   write_pets(folder.path());
   folder.write("cat/notes.txt", {1});
   folder.write("cat/.hidden.png", {1});
+  write_flat(folder.path() / "cat" / ".ipynb_checkpoints" / "a.png", 13);
+  write_flat(folder.path() / "cat" / "below" / ".thumbs" / "deep" / "x.png", 14);
   const ImageFolder data(folder.path(), small, none);
   EXPECT_EQ(data.class_names(), (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(data.classes(), 2);

@@ -329,6 +329,8 @@ TEST_F(TokenOptionsTest, NameMissingFiles) {
   one.path = {train};
   EXPECT_TRUE(says(error(one), "data.test_set = false"));
   one.kind = TokenOptions{.context = 4, .test_path = {train}};
+  EXPECT_TRUE(says(error(one), "train.bin is a file of the training set and of the test set"));
+  one.kind = TokenOptions{.context = 4, .test_path = {shard("other.bin", 0, 100)}};
   EXPECT_EQ(make_datasets(one, TargetKind::tokens).test->size(), 24);
   DataOptions apart = options();
   apart.kind = TokenOptions{.context = 4, .test_path = {(folder_.path() / "heldout").string()}};

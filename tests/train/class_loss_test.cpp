@@ -13,6 +13,7 @@
 #include <lockstep/train/task/regression.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <mutex>
+#include <support/process.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -95,6 +96,22 @@ INSTANTIATE_TEST_SUITE_P(
         LossCase{"weights", "class_weights = [0.5, 1, 4]\n", 0.0, {0.5, 1, 4}},
         LossCase{"both", "label_smoothing = 0.1\nclass_weights = [0.5, 1, 4]\n", 0.1, {0.5, 1, 4}}),
     [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ClassWeightsFromCounts, CountTheClassesThatOccur) {
+  const test::ScratchFolder folder;
+  // 2, 1 and 1 of 4 samples; the labels 2, 3 and 4 do not occur.
+  const std::string table = folder.write("t.csv", "x,kind\n1,0\n2,0\n3,1\n4,5\n");
+  auto deck = Deck::parse("[data]\nkind = \"csv\"\npath = \"" + table +
+                              "\"\ntest_set = false\n[model]\nkind = \"mlp\"\n"
+                              "[train]\nbatch_size = 2\n[optimizer]\nlr = 0.1\n"
+                              "[loss]\nclass_weights_from_counts = true\n",
+                          "t.toml");
+  const Classification task(deck);
+  const std::string all = deck.resolved();
+  EXPECT_NE(all.find("class_weights = [0.6666666666666666, 1.3333333333333333, "),
+            std::string::npos)
+      << all;
+}
 
 /// The first parameter and the test loss after an epoch on `ranks` threads.
 std::pair<std::vector<float>, double> train_on_threads(int ranks) {

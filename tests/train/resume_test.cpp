@@ -24,10 +24,12 @@
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/resume.hpp>
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
 
 namespace lockstep::train {
@@ -252,6 +254,42 @@ TEST(ResumedRun, RowOfAnEpochStoppedAtItsEndHasItsLearningRate) {
   run("stopped", false, checkpoint_path(stopped / "checkpoints", 12).string());
   EXPECT_EQ(rates_of_epochs(stopped / "metrics.jsonl"), (std::vector<double>{0.2, 0.1, 0.05}));
   EXPECT_EQ(rates_of_epochs(whole / "metrics.jsonl"), (std::vector<double>{0.2, 0.1, 0.05}));
+}
+
+void expect_says(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+}
+
+TEST(Resume, TakesNoDataThatGiveTheModelsNumbersAnotherMeaning) {
+  const auto said = [](const std::string& before, const std::string& now) {
+    CheckpointContents checkpoint;
+    checkpoint.deck = "[data]\n" + before + "\n[model]\nstd = 3\n";
+    return test::message_of<InputError>(
+        [&] { check_same_samples(checkpoint, "[data]\n" + now + "\n[model]\nstd = 4\n"); });
+  };
+  const std::string cats = "class_names = [\"cat\", \"dog\"]";
+  EXPECT_EQ(said(cats, cats), "nothing was thrown");
+  EXPECT_EQ(said("", cats), "nothing was thrown") << "an older Lockstep wrote none";
+  expect_says(said(cats, "class_names = [\"dog\", \"kitty\"]"),
+              "data.class_names is [\"dog\", \"kitty\"], but the checkpoint's model was trained "
+              "with [\"cat\", \"dog\"]");
+  EXPECT_EQ(said("mean = [0.5, 2e-05]", "mean = [0.50000000000000011, 2.0000000000000002e-05]"),
+            "nothing was thrown")
+      << "as another processor measures it";
+  expect_says(said("mean = [0.5, 1.0]", "mean = [0.5]"), "data.mean is [0.5], but");
+  expect_says(said("mean = [0.5, 1.0]", "mean = [0.5, 1.01]"), "data.mean is [0.5, 1.01], but");
+  for (const std::string key : {"mean", "std", "target_mean", "target_std"})
+    expect_says(said(key + " = [0.5]", key + " = [0.75]"), "data." + key + " is [0.75], but");
+}
+
+TEST(Resume, InTheMiddleOfAnEpochTakesNoOtherImages) {
+  CheckpointContents checkpoint;
+  checkpoint.deck = "[data]\nimage_listing = \"a\"\n";
+  EXPECT_NO_THROW(check_same_samples(checkpoint, "[data]\nimage_listing = \"b\"\n"));
+  checkpoint.train.position = 3;
+  expect_says(test::message_of<InputError>(
+                  [&] { check_same_samples(checkpoint, "[data]\nimage_listing = \"b\"\n"); }),
+              "data.image_listing");
 }
 
 }  // namespace

@@ -56,9 +56,15 @@ Half open_split(const DataFiles& files, const DataOptions& options, TargetKind k
 }
 
 /// The test set of a run that also has a training set.
-Half open_test_split(const DataOptions& options, const DataOptions& named, TargetKind kind) {
+Half open_test_split(const DataOptions& options, const DataFiles& train, const DataOptions& named,
+                     TargetKind kind) {
   try {
-    return open_split(DataFiles(options, Split::test), named, kind, Split::test);
+    const DataFiles files(options, Split::test);
+    // A file of arrays may hold both sets.
+    const FileOptions& o = options.files();
+    if (options.kind.get_if<CsvOptions>() || o.train_features == o.test_features)
+      expect_no_common_file(train.files(), files.files());
+    return open_split(files, named, kind, Split::test);
   } catch (const InputError& error) {
     if (options.kind.get_if<CsvOptions>() || !options.files().test_path.empty()) throw;
     throw InputError(fmt::format(
@@ -155,7 +161,7 @@ Datasets file_sets(const DataOptions& options, TargetKind kind) {
   const DataOptions named = files.completed(options, kind);
   const Half train = open_split(files, named, kind, Split::train);
   std::optional<Half> test;
-  if (options.test_set) test = open_test_split(options, named, kind);
+  if (options.test_set) test = open_test_split(options, files, named, kind);
   if (options.files().indices) {
     expect_as_they_are(options);
   } else if (test) {

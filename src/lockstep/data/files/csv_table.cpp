@@ -24,6 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Written for a missing value by pandas, R, spreadsheets and others. No table of classes means
+/// them as names, but for such as a country's code, which data.class_names then lists.
+constexpr std::array<std::string_view, 11> missing_words{
+    "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NULL", "null", "?"};
+
 /// Numbers in memory, row by row.
 class NumbersInMemory final : public StoredArray {
  public:
@@ -275,7 +280,7 @@ bool CsvTable::is_numeric(const std::string& column) const {
 std::vector<std::string> CsvTable::labels(const std::string& column) const {
   const std::size_t c = index_of(column);
   std::set<std::string_view> found;
-  std::optional<std::int64_t> first_number, first_word;  // number of rows
+  std::optional<std::int64_t> first_number, first_word, missing;  // number of rows
   for (std::int64_t row = 0; row < rows(); ++row) {
     const std::string_view text = cell(row, c);
     if (text.empty()) {
@@ -284,6 +289,7 @@ std::vector<std::string> CsvTable::labels(const std::string& column) const {
     }
     if (!found.insert(text).second) continue;
     expect_name(text, where(row));
+    if (!missing && std::ranges::find(missing_words, text) != missing_words.end()) missing = row;
     auto& first = number(text) ? first_number : first_word;
     if (!first) first = row;
   }
@@ -292,6 +298,12 @@ std::vector<std::string> CsvTable::labels(const std::string& column) const {
         fmt::format("{}: column {} is \"{}\", but {} has a number. Repair the line, or, if these "
                     "are the names of classes, list them all in data.class_names.",
                     where(*first_word), columns_[c], cell(*first_word, c), where(*first_number)));
+  }
+  if (missing) {
+    throw InputError(
+        fmt::format("{}: column {} is \"{}\", a word for a missing value. Repair the line, or, if "
+                    "it is the name of a class, list all names in data.class_names.",
+                    where(*missing), columns_[c], cell(*missing, c)));
   }
   return {found.begin(), found.end()};
 }

@@ -4,7 +4,10 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <iterator>
+#include <set>
 #include <unordered_set>
 
 #include <lockstep/base/error.hpp>
@@ -27,6 +30,13 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
   if (status == 0) return files;
   throw InputError(fmt::format("no file matches {}. Correct the pattern in data.path.",
                                detail::looked_for(pattern)));
+}
+
+/// The same for all names of a file.
+fs::path identity_of(const fs::path& file) {
+  std::error_code ignored;
+  const fs::path known = fs::weakly_canonical(file, ignored);
+  return known.empty() ? file : known;
 }
 
 const std::vector<std::string>& paths_of(const DataOptions& options, Split split) {
@@ -55,11 +65,33 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
 /// The columns of a table to read, including those left to the table (DataFiles::completed).
 UsedColumns columns_of(const DataOptions& options) {
   const auto& [features, targets] = options.files().columns;
-  if (features.empty()) return {};
+  if (features.empty() || (targets.empty() && !options.files().sample_weights.empty())) return {};
   UsedColumns used{.names = features, .and_last = targets.empty()};
   used.names.insert(used.names.end(), targets.begin(), targets.end());
   used.names.push_back(options.files().sample_weights);
   return used;
+}
+
+/// The target of a deck that names none: the last column that is not the samples' weights.
+const std::string& last_column_but(const CsvTable& table, const std::string& weights) {
+  const auto& columns = table.columns();
+  const auto last = std::find_if(columns.rbegin(), columns.rend(),
+                                 [&](const std::string& column) { return column != weights; });
+  return last == columns.rend() ? columns.back() : *last;
+}
+
+/// A column has one use.
+void expect_apart(const std::vector<std::string>& features, const std::vector<std::string>& targets,
+                  const std::string& weights) {
+  const auto refuse_if_in = [](const auto& columns, const std::string& column, const char* uses) {
+    if (std::ranges::find(columns, column) == columns.end()) return;
+    throw InputError(
+        fmt::format("column \"{}\" is named in {}. Name it in one of them.", column, uses));
+  };
+  for (const std::string& target : targets)
+    refuse_if_in(features, target, "data.feature_columns and data.target_columns");
+  refuse_if_in(features, weights, "data.feature_columns and data.sample_weights");
+  refuse_if_in(targets, weights, "data.target_columns and data.sample_weights");
 }
 
 ExternalElements external_of(const FileOptions& options) {
@@ -84,7 +116,27 @@ std::vector<fs::path> files_of(const std::vector<std::string>& paths) {
       files.insert(files.end(), matches.begin(), matches.end());
     }
   }
+  std::set<fs::path> seen;
+  for (const fs::path& file : files) {
+    if (seen.insert(identity_of(file)).second) continue;
+    throw InputError(
+        fmt::format("{} is named twice, so its samples would count twice. Name it once; a pattern "
+                    "may match it.",
+                    file.string()));
+  }
   return files;
+}
+
+void expect_no_common_file(const std::vector<fs::path>& train, const std::vector<fs::path>& test) {
+  std::set<fs::path> trained;
+  for (const fs::path& file : train) trained.insert(identity_of(file));
+  for (const fs::path& file : test) {
+    if (!trained.contains(identity_of(file))) continue;
+    throw InputError(fmt::format(
+        "{} is a file of the training set and of the test set. Leave it out of one of data.path (a "
+        "pattern may match it) and data.test_path; in a file of both, name other data sets.",
+        file.string()));
+  }
 }
 
 void declare_test_path(DeckTable& table, std::vector<std::string>& test_path) {
@@ -92,8 +144,12 @@ void declare_test_path(DeckTable& table, std::vector<std::string>& test_path) {
 }
 
 bool is_table(const fs::path& file) {
-  const std::string name = file.string();
-  return name.ends_with(".csv") || name.ends_with(".csv.gz");
+  std::string name = file.filename().string();
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  return std::ranges::any_of(std::array{".csv", ".tsv", ".txt"},
+                             [&](const char* ending) { return name.ends_with(ending); });
 }
 
 std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
@@ -125,10 +181,12 @@ DataFiles::DataFiles(const DataOptions& options, Split split)
 DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
   if (!table_) return options;
   auto& [features, targets] = options.files().columns;
-  if (targets.empty()) targets = {table_->columns().back()};
+  const std::string& weights = options.files().sample_weights;
+  if (targets.empty()) targets = {last_column_but(*table_, weights)};
+  expect_apart(features, targets, weights);
   if (features.empty()) {
     std::unordered_set<std::string_view> others(targets.begin(), targets.end());
-    others.insert(options.files().sample_weights);
+    others.insert(weights);
     std::ranges::copy_if(table_->columns(), std::back_inserter(features),
                          [&](const std::string& column) { return !others.contains(column); });
     if (features.empty()) refuse_without_features(*table_);

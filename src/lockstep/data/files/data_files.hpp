@@ -14,13 +14,18 @@
 namespace lockstep {
 
 /// The files named by these paths; patterns ("run/part-*.h5") are replaced by their matches, sorted
-/// by name. Throws InputError for a pattern without a match.
+/// by name. Throws InputError for a pattern without a match, and for a file that occurs twice.
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths);
+
+/// Throws InputError if a file is in both lists: it would be tested on what it was trained with.
+void expect_no_common_file(const std::vector<std::filesystem::path>& train,
+                           const std::vector<std::filesystem::path>& test);
 
 /// The key `test_path`.
 void declare_test_path(DeckTable& table, std::vector<std::string>& test_path);
 
-/// Whether the file's name marks a table: .csv or .csv.gz.
+/// Whether the file's name marks a table: .csv, .tsv or .txt, in any case, or one of these with
+/// .gz.
 [[nodiscard]] bool is_table(const std::filesystem::path& file);
 
 /// An array in one file, by the ending of the file's name: .npy; or a table, whose feature columns
@@ -49,6 +54,8 @@ class DataFiles {
       const DataOptions& options) const;
   /// Its sample_weights, [N].
   [[nodiscard]] std::shared_ptr<const StoredArray> weights(const DataOptions& options) const;
+
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:
   [[nodiscard]] std::shared_ptr<const StoredArray> array(const std::string& name,

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <lockstep/data/files/data_file.hpp>
 #include <lockstep/data/files/hdf5_listing.hpp>
@@ -58,6 +60,35 @@ std::optional<std::string> missing_filter(hid_t dataset) {
                            : fmt::format("{} ({})", name.data(), filter);
   }
   return std::nullopt;
+}
+
+/// The numbers of an attribute; none if there is no such attribute, or it holds no numbers.
+std::vector<double> attribute(hid_t data_set, const char* name) {
+  if (H5Aexists(data_set, name) <= 0) return {};
+  const Hdf5Handle found(H5Aopen(data_set, name, H5P_DEFAULT), H5Aclose, "open an attribute");
+  const Hdf5Handle type(H5Aget_type(found.id()), H5Tclose, "examine an attribute");
+  const Hdf5Handle extent(H5Aget_space(found.id()), H5Sclose, "examine an attribute");
+  const H5T_class_t kind = H5Tget_class(type.id());
+  const hssize_t count = H5Sget_simple_extent_npoints(extent.id());
+  constexpr hssize_t most = 16;
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 1 || count > most) return {};
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  hdf5_check(H5Aread(found.id(), H5T_NATIVE_DOUBLE, numbers.data()), "read an attribute");
+  return numbers;
+}
+
+/// netCDF's conventions: data may be packed, as integers that stand for other numbers.
+void refuse_packed(hid_t data_set, const fs::path& path, const std::string& name) {
+  for (const auto& [attribute_name, usual] :
+       {std::pair("scale_factor", 1.0), std::pair("add_offset", 0.0)}) {
+    const auto numbers = attribute(data_set, attribute_name);
+    if (numbers.empty() || numbers[0] == usual) continue;
+    throw InputError(fmt::format(
+        "data set {} of {} is packed: its attribute {} = {} says how its numbers turn "
+        "into values. Write the values into a data set of floating-point numbers (ncpdq "
+        "-U, or xarray, does).",
+        name, path.string(), attribute_name, numbers[0]));
+  }
 }
 
 constexpr const char* where_to_get_one =
@@ -127,6 +158,10 @@ struct Hdf5Array::State {
     bytes =
         type_class == H5T_INTEGER && element_bytes == 1 && H5Tget_sign(type.id()) == H5T_SGN_NONE;
     stored = boolean ? StoredType::boolean : stored_as(type.id());
+    refuse_packed(found.id(), path, name);
+    for (const char* const word : {"_FillValue", "missing_value"}) {
+      for (const double number : attribute(found.id(), word)) missing.emplace_back(number, word);
+    }
     description = fmt::format("{} of {}, {}", name, path.string(), describe_data_set(found.id()));
     const Hdf5Handle layout(H5Dget_create_plist(found.id()), H5Pclose, "examine " + name);
     Hdf5Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "make a property list");
@@ -228,6 +263,24 @@ struct Hdf5Array::State {
           "rows {} to {} of {} cannot be read: {}. The file is damaged: get a fresh copy of it.",
           begin, end, description, error.what()));
     }
+    expect_none_missing(begin, std::span<const T>(out));
+  }
+
+  template <class T>
+  void expect_none_missing(std::int64_t begin, std::span<const T> numbers) const {
+    for (const auto& [number, attribute] : missing) {
+      constexpr auto least = static_cast<double>(std::numeric_limits<T>::lowest()),
+                     most = static_cast<double>(std::numeric_limits<T>::max());
+      if (std::is_integral_v<T> && !(number >= least && number < most + 1)) continue;
+      const auto at = std::ranges::find(numbers, static_cast<T>(number));
+      if (at == numbers.end()) continue;
+      const std::int64_t i = at - numbers.begin();
+      throw InputError(
+          fmt::format("{}: element {} of sample {} is {:g}, which stands for a missing value "
+                      "(attribute {}): fill "
+                      "the gap, or leave the sample out.",
+                      description, i % row_elements, begin + i / row_elements, number, attribute));
+    }
   }
 
   void hdf5_rows(std::int64_t begin, std::int64_t end, void* out, hid_t type) const {
@@ -252,6 +305,7 @@ struct Hdf5Array::State {
   std::int64_t offset = -1;  ///< offset of the first element in the file; -1: only HDF5 can read it
   std::optional<StoredType> stored;
   bool integers = false, bytes = false;
+  std::vector<std::pair<double, const char*>> missing;  ///< values, and the attributes that say so
   std::string description;
 };
 

@@ -24,14 +24,19 @@ constexpr const char* layout_remedy =
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-/// What `folder` holds, by name, without hidden files. Throws InputError.
+/// What `folder` holds, by name, without hidden files and folders. Throws InputError.
 template <class Iterator>
 std::vector<fs::path> listed(const fs::path& folder) {
   std::vector<fs::path> paths;
   try {
-    for (const fs::directory_entry& entry :
-         Iterator(folder, fs::directory_options::follow_directory_symlink))
-      if (!is_hidden(entry.path())) paths.push_back(entry.path());
+    for (Iterator at(folder, fs::directory_options::follow_directory_symlink), end; at != end;
+         ++at) {
+      if (!is_hidden(at->path())) {
+        paths.push_back(at->path());
+      } else if constexpr (std::is_same_v<Iterator, fs::recursive_directory_iterator>) {
+        at.disable_recursion_pending();
+      }
+    }
   } catch (const fs::filesystem_error& error) {
     throw InputError(fmt::format("the folder of images {} cannot be read: {}. Check data.path.",
                                  detail::looked_for(folder), error.code().message()));

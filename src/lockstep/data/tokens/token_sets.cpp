@@ -103,13 +103,17 @@ Datasets TokenOptions::make(const DataOptions& all, TargetKind kind, Sets wanted
     return std::make_shared<const TokenDataset>(files, context, tokens, limit);
   };
   Datasets sets{.train = {}, .test = {}, .augmentation = {}, .facts = facts_of_tokens(choice)};
+  std::vector<std::filesystem::path> train_files;
   if (both) {
-    const auto files = token_files_of(all, Split::train);
-    if (tokens == 0) tokens = vocabulary_of(all, choice, files);
-    sets.train = token_set(files, all.train_limit);
+    train_files = token_files_of(all, Split::train);
+    if (tokens == 0) tokens = vocabulary_of(all, choice, train_files);
+    sets.train = token_set(train_files, all.train_limit);
   }
-  if (!both || all.test_set)
-    sets.test = token_set(token_files_of(all, Split::test, test_path), all.test_limit);
+  if (!both || all.test_set) {
+    const auto test_files = token_files_of(all, Split::test, test_path);
+    expect_no_common_file(train_files, test_files);
+    sets.test = token_set(test_files, all.test_limit);
+  }
   return sets;
 }
 

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/printable.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/run/failures.hpp>
@@ -21,10 +24,11 @@ namespace fs = std::filesystem;
 
 /// Keys of [data] that determine the samples of an epoch and their order. The path does not: data
 /// may move. Nor do transforms of a sample, or the test set.
-constexpr std::array<std::string_view, 18> deciding{"kind",
+constexpr std::array<std::string_view, 19> deciding{"kind",
                                                     "context",
                                                     "train_limit",
                                                     "validation_fraction",
+                                                    "image_listing",
                                                     "shuffle",
                                                     "shuffle_window",
                                                     "train_features",
@@ -40,8 +44,13 @@ constexpr std::array<std::string_view, 18> deciding{"kind",
                                                     "synthetic_channels",
                                                     "synthetic_image_size"};
 
-/// These keys of a resolved deck, one per line, with their values in TOML.
-std::map<std::string, std::string> deciding_values(const std::string& deck) {
+/// Keys of [data] that give the model's inputs and outputs their meaning. A deck that leaves them
+/// out has those of the data, which may have changed.
+constexpr std::array<std::string_view, 5> meaning{"class_names", "mean", "std", "target_mean",
+                                                  "target_std"};
+
+/// The values of [data] in a resolved deck, in TOML: one per line.
+std::map<std::string, std::string> data_values(const std::string& deck) {
   std::map<std::string, std::string> values;
   std::istringstream lines(deck);
   bool in_data = false;
@@ -49,8 +58,7 @@ std::map<std::string, std::string> deciding_values(const std::string& deck) {
     if (line.starts_with('[')) in_data = line == "[data]";
     const auto equals = line.find(" = ");
     if (!in_data || equals == std::string::npos) continue;
-    const std::string key = line.substr(0, equals);
-    if (std::ranges::find(deciding, key) != deciding.end()) values[key] = line.substr(equals + 3);
+    values[line.substr(0, equals)] = line.substr(equals + 3);
   }
   return values;
 }
@@ -60,6 +68,26 @@ std::optional<fs::path> newest_by_name(ProcessGroup& group, const fs::path& fold
   return agree(group, 0, [&] {
     const auto there = list_checkpoints(folder);
     return there.empty() ? std::nullopt : std::optional(there.front());
+  });
+}
+
+/// The numbers of a list in TOML; empty if it holds anything else.
+std::vector<double> numbers_in(const std::string& list) {
+  std::vector<double> numbers;
+  std::istringstream text(list);
+  char mark = 0;
+  text >> mark;  // the bracket
+  for (double number = 0; text >> number >> mark;) numbers.push_back(number);
+  return mark == ']' ? numbers : std::vector<double>();
+}
+
+/// Measured numbers may differ in their last digits between processors.
+bool mean_the_same(const std::string& now, const std::string& then) {
+  if (now == then) return true;
+  const auto a = numbers_in(now), b = numbers_in(then);
+  return !a.empty() && std::ranges::equal(a, b, [](double x, double y) {
+    constexpr double tolerance = 1e-6;
+    return std::abs(x - y) <= tolerance * std::max(std::abs(x), std::abs(y));
   });
 }
 
@@ -134,11 +162,24 @@ void keep_metrics_of_branch(const RunFolder& folder, const fs::path& from) {
 }
 
 void check_same_samples(const CheckpointContents& checkpoint, const std::string& deck) {
+  constexpr std::size_t shown = 200;  // bytes of a value
+  const auto now = data_values(deck), before = data_values(checkpoint.deck);
+  for (const std::string_view key : meaning) {
+    const auto at = now.find(std::string(key)), then = before.find(std::string(key));
+    if (at == now.end() || then == before.end() || mean_the_same(at->second, then->second))
+      continue;
+    throw InputError(fmt::format(
+        "data.{0} is {1}, but the checkpoint's model was trained with {2}: what it learned would "
+        "not fit. Bring back the data, set data.{0} to that of the run's deck.toml, or begin a new "
+        "run "
+        "with train.init_from.",
+        key, without_middle(at->second, shown), without_middle(then->second, shown)));
+  }
   if (checkpoint.train.position == 0) return;
-  const auto now = deciding_values(deck);
-  for (const auto& [key, then] : deciding_values(checkpoint.deck)) {
+  for (const auto& [key, then] : before) {
     const auto at = now.find(key);
-    if (at == now.end() || at->second == then) continue;
+    if (std::ranges::find(deciding, key) == deciding.end() || at == now.end() || at->second == then)
+      continue;
     throw InputError(fmt::format(
         "the deck says data.{0} = {1}, but the checkpoint was written in the middle of an epoch "
         "with {2}, so the run cannot continue with the epoch's remaining samples. Use --set "

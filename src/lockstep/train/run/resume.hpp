@@ -28,8 +28,9 @@ namespace lockstep::train {
 /// run that has saved none, to metrics.abandoned.N.jsonl. Throws FileError. Local.
 void keep_metrics_of_branch(const RunFolder& folder, const std::filesystem::path& from);
 
-/// Throws InputError if `checkpoint` is from the middle of an epoch and `deck` (resolved) has other
-/// samples, or another order, than the checkpoint's deck: the next batch would differ. Keys that
+/// Throws InputError if `deck` (resolved) has other classes or another normalisation than the
+/// checkpoint's deck; and, if `checkpoint` is from the middle of an epoch, other samples or another
+/// order: the next batch would differ. Keys that
 /// either deck lacks, for example in decks of an older Lockstep, are ignored. Local.
 void check_same_samples(const CheckpointContents& checkpoint, const std::string& deck);
 

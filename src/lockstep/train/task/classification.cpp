@@ -43,11 +43,12 @@ LossDeckOptions with_counted_weights(LossDeckOptions options, const Dataset& tra
                     "weights. Leave out one of them.",
                     deck.where("loss", "class_weights_from_counts")));
   }
-  const auto samples = static_cast<double>(train.size()),
-             classes = static_cast<double>(train.classes());
-  for (const std::int64_t count : count_labels(train.labels(), train.classes())) {
+  const auto counts = count_labels(train.labels(), train.classes());
+  const auto classes =
+      static_cast<double>(std::ranges::count_if(counts, [](auto count) { return count > 0; }));
+  for (const std::int64_t count : counts) {
     const auto present = static_cast<double>(std::max<std::int64_t>(1, count));
-    options.class_weights.push_back(samples / (classes * present));
+    options.class_weights.push_back(static_cast<double>(train.size()) / (classes * present));
   }
   options.class_weights_from_counts = false;
   deck.record("loss", options);
