@@ -5,8 +5,11 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include <checkpoint/sample.hpp>
+#include <comm/no_thread_starts.hpp>
+#include <lockstep/checkpoint/save/async_writer.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
 
@@ -67,6 +70,24 @@ TEST(CheckpointOnMpi, AWriteThatFailsOnOneRankFailsOnAllAndThePreviousFileStays)
   group->barrier();
   CheckpointWriter().save(*group, path, contents);
   expect_sample(load_checkpoint(path), 50);
+  group->close();
+}
+
+TEST(CheckpointOnMpi, AThreadThatCannotStartOnOneRankFailsOnAllAndTheNextSaveWorks) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const int culprit = group->size() - 1;
+  const auto path = shared_path(*group, "no-thread") / "a.h5";
+  const auto contents = sample(group->rank(), group->size());
+  AsyncCheckpointWriter writer(*group);
+  std::optional<test::NoThreadStarts> none;
+  if (group->rank() == culprit) none.emplace();
+  const auto error =
+      checkpoint_error_of([&] { static_cast<void>(writer.save(*group, path, contents)); });
+  none.reset();
+  EXPECT_TRUE(contains(error, "cannot start a thread for it")) << error;
+  static_cast<void>(writer.save(*group, path, contents).get());
+  expect_sample(load_checkpoint(*group, path));
+  writer.close();
   group->close();
 }
 

@@ -1,10 +1,14 @@
-// A group after its backend has thrown.
+// The rules of every group: after its backend has thrown, and among threads.
+#include <chrono>
+#include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/coalescing.hpp>
 #include <lockstep/comm/engine/group_core.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/stream.hpp>
@@ -18,8 +22,12 @@ namespace {
 class Core final : public GroupCore {
  public:
   Core() : GroupCore({}) { introduce(0, 1, ""); }
+  using GroupCore::finalize;
+  using GroupCore::join_engine;
+  using GroupCore::lock;
 
   bool all_have_entered = true;
+  int looks = 0;  // of its collectives at the others
   bool throws = true;
   std::optional<OperationFailure> failure;  // which it throws then
   DeviceReach reach = DeviceReach::by_pinned_memory;
@@ -42,7 +50,10 @@ class OneRanksOperation final : public InFlight {
       : InFlight(IntrusivePtr<GroupCore>(&core), std::move(operation)), core_(core) {}
 
  private:
-  [[nodiscard]] bool rendezvous(bool is_next) override { return is_next && core_.all_have_entered; }
+  [[nodiscard]] bool rendezvous(bool is_next) override {
+    ++core_.looks;
+    return is_next && core_.all_have_entered;
+  }
   [[nodiscard]] Motion transfer() override {
     core_.given = operation().input;
     if (operation().device.type == DeviceType::sim) {
@@ -141,6 +152,75 @@ TEST(GroupCore, ReportsAnErrorMetByAnotherThreadInTheWait) {
   core->all_have_entered = true;
   core->progress_if_free();
   expect_told([&] { work.wait(); });
+}
+
+class Group final : public ProcessGroup {
+ public:
+  explicit Group(IntrusivePtr<Core> core) : core_(std::move(core)) {}
+  [[nodiscard]] int rank() const noexcept override { return core_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return core_->size(); }
+  [[nodiscard]] const char* backend() const noexcept override { return "one rank"; }
+
+ private:
+  [[nodiscard]] Work start(Operation&& operation) override {
+    return core_->start(std::move(operation));
+  }
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(
+      std::span<const int> /*members*/) override {
+    return nullptr;
+  }
+  void release() override {}
+
+  IntrusivePtr<Core> core_;
+};
+
+TEST(GroupCore, ATestOfABatchMovesEachOfItsOperationsOnOnce) {
+  const IntrusivePtr<Core> core(new Core);
+  core->throws = false;
+  core->all_have_entered = false;
+  Group group(core);
+  const Tensor t = Tensor::zeros({1});
+  Coalescing batch(group);
+  for (int i = 0; i < 5; ++i) static_cast<void>(group.all_reduce(t, ReduceOp::sum));
+  Work work = batch.end();
+  core->looks = 0;
+  EXPECT_FALSE(work.test());
+  EXPECT_EQ(core->looks, 5);
+  core->all_have_entered = true;
+  EXPECT_TRUE(work.test());
+}
+
+/// A group with an operation that waits for others, which other threads may move on.
+IntrusivePtr<Core> shared_and_busy() {
+  IntrusivePtr<Core> core(new Core);
+  core->all_have_entered = false;
+  core->join_engine(true);
+  static_cast<void>(core->start(Operation{}));
+  return core;
+}
+
+// The thread that moves it on may want the group whose deadline it is.
+TEST(GroupCore, ATimeOutDoesNotWaitForAGroupThatAnotherThreadMovesOn) {
+  const auto busy = shared_and_busy();
+  auto held = busy->lock();
+  auto told = std::async(std::launch::async, [] {
+    const IntrusivePtr<Core> late(new Core);
+    late->failure = OperationFailure::time_out(2.5);
+    return test::message_of<TimeoutError>([&] { static_cast<void>(late->start(Operation{})); });
+  });
+  EXPECT_EQ(told.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  held.unlock();
+  EXPECT_NE(told.get().find("has not completed after 2.5 s"), std::string::npos);
+  busy->finalize("the test is over");
+}
+
+TEST(GroupCore, FinalizeWaitsForTheThreadThatMovesTheGroupOn) {
+  const auto busy = shared_and_busy();
+  auto held = busy->lock();
+  auto ended = std::async(std::launch::async, [&] { return busy->finalize("the test is over"); });
+  EXPECT_EQ(ended.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  held.unlock();
+  EXPECT_FALSE(ended.get()) << "an operation was in flight";
 }
 
 }  // namespace

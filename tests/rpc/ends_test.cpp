@@ -5,10 +5,14 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <lockstep/base/cores.hpp>
+#include <lockstep/comm/message_port.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <rpc/held.hpp>
 #include <rpc/slow_to_read.hpp>
@@ -172,6 +176,53 @@ TEST(Shutdown, WithALimitNamesTheMissingRanks) {
       }
       group->barrier();
       rpc::shutdown(false);
+    });
+  }
+}
+
+/// Rank 1 is late at the last round of a shutdown without calls that asks the others for progress:
+/// at the 8th sum (three times two rounds that ask and one that does not), or, if all rounds ask,
+/// the 6th. Groups made from it do the same.
+class LateForALastRound final : public ProcessGroup {
+ public:
+  explicit LateForALastRound(std::shared_ptr<ProcessGroup> inner) : inner_(std::move(inner)) {}
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  const char* backend() const noexcept override { return inner_->backend(); }
+
+ private:
+  Work start(Operation&& operation) override {
+    if (operation.kind == Operation::Kind::all_reduce) {
+      ++sums_;
+      if (rank() == 1 && (sums_ == 6 || sums_ == 8)) std::this_thread::sleep_for(milliseconds(250));
+    }
+    return start_on(*inner_, std::move(operation));
+  }
+  std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
+    return std::make_shared<LateForALastRound>(make_subgroup_of(*inner_, members));
+  }
+  void enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) override {
+    MessagePort(*inner_).enable_wakeup(awake, by_datagrams);
+  }
+  void release() override { inner_->close(); }
+
+  std::shared_ptr<ProcessGroup> inner_;
+  int sums_ = 0;
+};
+
+// Rank 0 asks twice before rank 1 is there, which receives one message and then the sum. Sends of
+// threads complete when they are received; the end of the group waits for that.
+TEST(Shutdown, ReceivesTheQuestionsOfItsLastRounds) {
+  for (const int ranks : test::rank_counts()) {
+    if (ranks != 2) continue;
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      LateForALastRound late(group);
+      rpc::init(test::name_of_worker(group->rank()), late,
+                {.shutdown_timeout = milliseconds(400), .workers = 0});
+      const auto start = Clock::now();
+      EXPECT_EQ(test::thrown_by<Error>([] { rpc::shutdown(); }), "");
+      EXPECT_LT(seconds_since(start), 30) << "the group's deadline is 60 s";
+      group->barrier();
     });
   }
 }

@@ -18,10 +18,9 @@ class Batch final : public WorkRecord {
   explicit Batch(std::vector<Work> works) : works_(std::move(works)) {}
   ~Batch() override = default;
 
+  // A test of the first that is not over moves on everything in flight, the others too.
   bool poll() override {
-    bool over = true;
-    for (Work& work : works_) over = work.test() && over;
-    return over;
+    return std::ranges::all_of(works_, [](Work& work) { return work.test(); });
   }
   void wait() override {
     for (Work& work : works_) work.wait();

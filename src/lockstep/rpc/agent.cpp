@@ -324,7 +324,7 @@ void Agent::await(FutureState& state, Clock::time_point until) {
     if (is_call) {
       answers_.await(state, std::min(until, state.deadline()));
     } else {
-      Answers::await_passively(state, until);
+      answers_.await_other(state, until);
     }
   }
   if (is_call && !state.done() && Clock::now() >= state.deadline()) answers_.expire(state);

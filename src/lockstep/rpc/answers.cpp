@@ -86,36 +86,38 @@ std::optional<Answers::Received> Answers::look() {
 }
 
 std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
+  std::optional<std::uint64_t> call;  // whose tensors are to be received
   try {
-    Received received;
-    received.message = IncomingMessage(std::move(bytes), from, transport_.limits());
-    IncomingMessage& message = received.message;
+    IncomingMessage message(std::move(bytes), from, transport_.limits());
     transport_.on_received(Channel::answers, from, message.head(), calls_.open() > 0);
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
-    if (message.awaited().empty()) return taken(std::move(received.message));
-    // Received even if the call has expired: the messages would stay in MPI's queues.
-    try {
-      message.allocate_awaited();
-    } catch (...) {
-      if (const CallTable::Entry entry = calls_.take(message.head().id); entry.state) {
-        fail(entry, std::current_exception());
-      }
-      throw;
-    }
-    Arriving& arriving = arriving_.emplace_back();
-    for (const auto& awaited : message.awaited()) {
-      arriving.works.push_back(transport_.receive_tensor(
-          Channel::answers, message.tensors()[awaited.tensor], from, awaited.tag));
-    }
-    arriving.message = std::move(message);
+    if (message.awaited().empty()) return taken(std::move(message));
+    call = message.head().id;
+    arriving_.push_back(arriving(std::move(message)));
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
     transport_.count().refused.fetch_add(1);
     log(LogLevel::warning, fmt::format("{}: an answer from rank {} was dropped: {}",
                                        workers_.own_name(), from, error.what()));
+    if (call) {
+      return Received{
+          .entry = take_call(*call), .message = {}, .failure = std::current_exception()};
+    }
   }
   return std::nullopt;
+}
+
+// Received even if the call has expired: the messages would stay in MPI's queues.
+Answers::Arriving Answers::arriving(IncomingMessage&& message) {
+  message.allocate_awaited();
+  std::vector<Work> works;
+  works.reserve(message.awaited().size());
+  for (const auto& awaited : message.awaited()) {
+    works.push_back(transport_.receive_tensor(Channel::answers, message.tensors()[awaited.tensor],
+                                              message.from(), awaited.tag));
+  }
+  return {.message = std::move(message), .works = std::move(works)};
 }
 
 std::optional<Answers::Received> Answers::take_arrived() {
@@ -127,14 +129,21 @@ std::optional<Answers::Received> Answers::take_arrived() {
 }
 
 Answers::Received Answers::taken(IncomingMessage&& message) {
-  Received received;
-  received.entry = calls_.take(message.head().id);
-  received.message = std::move(message);
-  if (received.entry.state) received.entry.state->set_coming();
-  return received;
+  CallTable::Entry entry = take_call(message.head().id);
+  return {.entry = std::move(entry), .message = std::move(message), .failure = {}};
+}
+
+CallTable::Entry Answers::take_call(std::uint64_t id) {
+  CallTable::Entry entry = calls_.take(id);
+  if (entry.state) entry.state->set_coming();
+  return entry;
 }
 
 void Answers::complete(Received& received) noexcept {
+  if (received.failure) {
+    if (received.entry.state) fail(received.entry, received.failure);
+    return;
+  }
   try {
     references_.take_over(received.message);
   } catch (const std::exception& error) {
@@ -230,7 +239,20 @@ void Answers::await_passively(FutureState& state, Clock::time_point until) {
   while (!state.done() && Clock::now() < until) state.park(until);
 }
 
-// The lock is released before an answer is completed: that may run continuations, which may call.
+void Answers::await_other(FutureState& state, Clock::time_point until) {
+  constexpr milliseconds slice{1}, between_looks{1000};
+  for (int look = 0; look < looks_awake && !state.done(); ++look) sched_yield();
+  for (auto now = Clock::now(); !state.done() && now < until; now = Clock::now()) {
+    const bool receives = lacks_thread_.load();
+    if (receives) {
+      static_cast<void>(receive());
+      expire_overdue();
+    }
+    state.park(std::min<Clock::time_point>(until, now + (receives ? slice : between_looks)));
+  }
+}
+
+// The role is released before an answer is completed: that may run continuations, which may call.
 void Answers::receive_until(FutureState& state, Clock::time_point until) {
   constexpr milliseconds slice{500};
   // since when tensors have been polled without success
@@ -347,7 +369,9 @@ void Answers::watch(int more) noexcept {
       thread_ = std::thread([this] { run_thread(); });
     }
     thread_called_.notify_one();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): who waits will receive it
+    lacks_thread_.store(false);
+  } catch (const std::exception&) {
+    lacks_thread_.store(true);
   }
 }
 

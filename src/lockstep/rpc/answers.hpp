@@ -23,7 +23,8 @@ namespace lockstep::rpc {
 
 /// The answers to a rank's calls: a thread that waits for an answer receives them. Of several that
 /// wait, one receives and completes the others' futures too. If futures have continuations and no
-/// thread waits, a dedicated thread does. Calls without an answer end at their deadlines.
+/// thread waits, a dedicated thread does; if it cannot be started, the threads that wait for what
+/// the continuations complete. Calls without an answer end at their deadlines.
 /// Thread-safe.
 class Answers {
  public:
@@ -47,8 +48,9 @@ class Answers {
   /// Receives answers, or sleeps while another thread does, until `state` is complete or `until`.
   /// The state is overdue then if its deadline has passed.
   void await(FutureState& state, Clock::time_point until);
-  /// Sleeps until `state` is complete, by whomever, or `until`.
-  static void await_passively(FutureState& state, Clock::time_point until);
+  /// Sleeps until `state`, which is no call's, is complete, by whomever, or `until`. Receives
+  /// answers meanwhile if the dedicated thread cannot be started.
+  void await_other(FutureState& state, Clock::time_point until);
   /// Receives answers that have arrived; true if there were any.
   bool receive();
   /// Receives one answer, for use where only one thread ever receives.
@@ -77,6 +79,7 @@ class Answers {
   struct Received {
     CallTable::Entry entry;
     IncomingMessage message;
+    std::exception_ptr failure;  ///< why its tensors cannot be received
   };
   /// An answer whose tensors are still arriving. Its call stays in the table until they are here.
   struct Arriving {
@@ -94,14 +97,20 @@ class Answers {
   // With the role of the receiver:
   [[nodiscard]] std::optional<Received> look();
   [[nodiscard]] std::optional<Received> take_message(Tensor bytes, int from);
+  /// Starts to receive its tensors.
+  [[nodiscard]] Arriving arriving(IncomingMessage&& message);
   /// Removes its call from the table.
   [[nodiscard]] Received taken(IncomingMessage&& message);
+  /// Removes a call from the table; threads that wait for it need not receive answers any more.
+  [[nodiscard]] CallTable::Entry take_call(std::uint64_t id);
   [[nodiscard]] std::optional<Received> take_arrived();
   /// The same; gives the role up.
   void receive_until(FutureState& state, Clock::time_point until);
   // Without it:
   void complete(Received& received) noexcept;
   void complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept;
+  /// Sleeps until `state` is complete, by whomever, or `until`.
+  static void await_passively(FutureState& state, Clock::time_point until);
   /// `looks`: before it sleeps.
   void follow(FutureState& state, Clock::time_point until, bool looks);
   void promote_follower() noexcept;
@@ -124,7 +133,8 @@ class Answers {
 
   const std::function<void()> begin_thread_;
   std::atomic<int> watched_ = 0;
-  std::mutex thread_mutex_;  // guards the members below
+  std::atomic<bool> lacks_thread_ = false;  // it could not be started
+  std::mutex thread_mutex_;                 // guards the members below
   std::condition_variable thread_called_;
   std::thread thread_;
   bool thread_stops_ = false;

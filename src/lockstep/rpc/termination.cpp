@@ -116,7 +116,7 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
   for (;;) {  // at least once: the sum of a single rank is ready at once
     if (move_on()) served = Clock::now();
     if (sum.test()) break;
-    if (shutdown_timeout_.count() > 0 && Clock::now() - asked > between_questions) {
+    if (asks_ && shutdown_timeout_.count() > 0 && Clock::now() - asked > between_questions) {
       asked = Clock::now();
       ask_for_progress();
     }
@@ -148,20 +148,29 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
 void Termination::await(const std::function<bool()>& move_on, bool naps) {
   std::vector<std::int64_t> before;
   const auto begin = Clock::now();
-  watch_.start();
-  while (!is_reached(before, begin, move_on, naps)) {
-    availability_.expect_open(workers_.own_name());
-    const bool some = before[0] != before[1] || before[2] != 0 || before[3] != 0;
-    if (some && is_overdue()) {
-      throw TimeoutError(fmt::format(
-          "{}: rpc::shutdown: after {:.1f} s functions whose callers have stopped waiting still "
-          "run on some rank ({} messages sent, {} handled, {} calls not answered)",
-          workers_.own_name(), seconds_since(begin), before[0], before[1], before[2]));
-    }
-    if (Clock::now() - begin > std::chrono::milliseconds(5)) {
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
+  // The last round that asks may leave questions and answers on their way; rounds that do not ask
+  // follow it, until all of these have been received.
+  for (const bool asks : {true, false}) {
+    asks_ = asks;
+    watch_.start();
+    while (!is_reached(before, begin, move_on, naps)) {
+      availability_.expect_open(workers_.own_name());
+      expect_work(before, begin);
+      if (Clock::now() - begin > std::chrono::milliseconds(5)) {
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+      }
     }
   }
+}
+
+void Termination::expect_work(const std::vector<std::int64_t>& total,
+                              Clock::time_point began) const {
+  const bool some = total[0] != total[1] || total[2] != 0 || total[3] != 0;
+  if (!some || !is_overdue()) return;
+  throw TimeoutError(fmt::format(
+      "{}: rpc::shutdown: after {:.1f} s functions whose callers have stopped waiting still run on "
+      "some rank ({} messages sent, {} handled, {} calls not answered)",
+      workers_.own_name(), seconds_since(began), total[0], total[1], total[2]));
 }
 
 }  // namespace lockstep::rpc

@@ -35,6 +35,8 @@ class Termination {
  private:
   [[nodiscard]] bool is_reached(std::vector<std::int64_t>& before, Clock::time_point began,
                                 const std::function<bool()>& move_on, bool naps);
+  /// Throws TimeoutError if something is on its way by these sums, but no rank works.
+  void expect_work(const std::vector<std::int64_t>& total, Clock::time_point began) const;
   [[nodiscard]] WorkDone work_done() const;
   [[nodiscard]] bool is_overdue() const;
   void ask_for_progress();
@@ -48,6 +50,7 @@ class Termination {
   const Answers& answers_;
   const Availability& availability_;
   const Clock::duration shutdown_timeout_;
+  bool asks_ = true;  // the others about their progress
   WorkWatch watch_;
 };
 

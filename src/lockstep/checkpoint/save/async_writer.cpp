@@ -42,7 +42,9 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
 
   [[nodiscard]] bool has_begun() const { return worker_.joinable(); }
 
+  /// Starts the thread, unless it runs already.
   void begin() {
+    if (has_begun()) return;
     const std::lock_guard lock(mutex_);
     worker_ = std::thread([self = shared_from_this(), rank = thread_rank()] {
       const ThreadRank identity(rank);
@@ -204,7 +206,7 @@ std::future<SaveReport> AsyncCheckpointWriter::save(ProcessGroup& group,
                                                     MayWrite may_write) {
   thread_->wait();
   const auto start = Clock::now();
-  if (!thread_->has_begun()) begin_together(group, path);
+  if (!have_begun_) begin_together(group, path);
   Job job;
   SavePlan plan = plan_save(group, path, contents, compression_);
   plan.may_write = std::move(may_write);
@@ -226,6 +228,7 @@ void AsyncCheckpointWriter::begin_together(ProcessGroup& group, const std::files
     }
   };
   agree(group, begin, refuse_with(not_written(path)));
+  have_begun_ = true;
 }
 
 bool AsyncCheckpointWriter::is_busy() const { return thread_->is_busy(); }

@@ -59,12 +59,13 @@ class AsyncCheckpointWriter {
 
  private:
   class Thread;
-  /// Starts the threads, or throws on all ranks.
+  /// Starts the threads that do not run yet, or throws on all ranks.
   void begin_together(ProcessGroup& group, const std::filesystem::path& path);
 
   std::chrono::milliseconds time_to_end_;
   Compression compression_;
   std::shared_ptr<Thread> thread_;
+  bool have_begun_ = false;  // the threads of all ranks
 };
 
 }  // namespace lockstep

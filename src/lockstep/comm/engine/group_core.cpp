@@ -247,6 +247,7 @@ bool GroupCore::drain_and_close() {
   drain();
   start(Operation{}).wait();  // a barrier
   ProgressEngine::instance().remove(*this);
+  const auto locked = lock();
   state_ = State::closed;
   reason_ = "it was closed. Make a new one, or close it later.";
   flight_ = {};
@@ -255,6 +256,7 @@ bool GroupCore::drain_and_close() {
 
 bool GroupCore::finalize(const std::string& reason) noexcept {
   ProgressEngine::instance().remove(*this);
+  const auto locked = lock();  // not before: who holds the engine's list may want it
   const bool was_idle = state_ == State::open && !first_;
   if (state_ == State::open) {
     state_ = State::finalized;
@@ -267,10 +269,7 @@ bool GroupCore::finalize(const std::string& reason) noexcept {
 
 bool GroupCore::progress_if_free() noexcept {
   std::unique_lock<SpinLock> locked;
-  if (shared_by_threads_) {
-    locked = std::unique_lock(lock_, std::try_to_lock);
-    if (!locked) return false;
-  }
+  if (!lock_if_free(locked)) return false;
   if (in_step_ || state_ != State::open || failure_elsewhere()) return false;
   try {
     return progress();
@@ -296,8 +295,10 @@ std::string GroupCore::describe_wait(const InFlight& work) const {
   return work.phase_ == InFlight::Phase::transfer ? "" : missing_ranks(work);
 }
 
+// Without a wait: the caller holds another group's lock, and the holder of this one may want that.
 std::string GroupCore::oldest_in_flight() {
-  const auto locked = lock();
+  std::unique_lock<SpinLock> locked;
+  if (!lock_if_free(locked)) return "";
   const InFlight* work = first_;
   while (work && work->operation().ends_group) work = work->next_;
   return work ? describe_fully(work->operation()) : "";

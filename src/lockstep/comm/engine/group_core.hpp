@@ -73,7 +73,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   void record_flight(FlightLog&& log) { flight_ = std::move(log); }
   /// From now on other threads and the waits of other groups move this one on, if threads may.
   void join_engine(bool threads_allowed);
-  /// The group ends without a failure; what is in flight is kept. True if it was open and idle.
+  /// The group ends without a failure; what is in flight is kept. True if it was open and idle. Not
+  /// by who holds the lock.
   bool finalize(const std::string& reason) noexcept;
   void expect_callable();  ///< expect_usable() by who holds the lock
   /// The group ends for this reason; later calls tell it.
@@ -82,6 +83,12 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[noreturn]] void end_by_transport(const Operation& operation, const std::string& words);
   [[nodiscard]] std::unique_lock<SpinLock> lock() const {
     return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
+  }
+  /// The same without a wait: false if another thread holds the lock.
+  [[nodiscard]] bool lock_if_free(std::unique_lock<SpinLock>& locked) const {
+    if (!shared_by_threads_) return true;
+    locked = std::unique_lock(lock_, std::try_to_lock);
+    return locked.owns_lock();
   }
 
   /// What a backend is.

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/make_room.hpp>
@@ -24,6 +25,16 @@ constexpr int spins = 100;
 // 20 us of processor time on a virtual machine. All limits are below the engine's between_looks:
 // above it, the engine would take the group for an abandoned one.
 constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
+
+/// Threads of this process in a wait that did not end at once: ranks, where these are threads.
+std::atomic<std::size_t> waiting_threads = 0;
+
+struct CountedWait {
+  CountedWait() noexcept { waiting_threads.fetch_add(1, std::memory_order_relaxed); }
+  ~CountedWait() { waiting_threads.fetch_sub(1, std::memory_order_relaxed); }
+  CountedWait(const CountedWait&) = delete;
+  CountedWait& operator=(const CountedWait&) = delete;
+};
 
 }  // namespace
 
@@ -62,6 +73,7 @@ void InFlight::wait_until(Until until) {
   const TraceScope scope("wait", "wait", name_of(operation_.kind));
   const WorkClock::Waiting waiting(core_->clock());
   if (spin(until)) return;
+  const CountedWait counted;
   const BackOff back_off{.awake = pause_after, .part = pause_part, .follows_motion = true};
   const auto start = Clock::now();
   while (!poll_with(back_off, until, core_->options().timeout)) {
@@ -93,7 +105,7 @@ bool InFlight::poll_with(const BackOff& usual, Until until, microseconds at_most
   const auto start = Clock::now();
   auto since = start;
   for (auto now = start;; now = Clock::now()) {
-    const BackOff back_off = usual.of_crowd(ProgressEngine::instance().members());
+    const BackOff back_off = usual.of_crowd(waiting_threads.load(std::memory_order_relaxed));
     // In microseconds, the unit of the options: the clock cannot hold more than 292 years.
     const bool sleeps = floor<microseconds>(now - since) >= back_off.awake;
     const auto key = sleeps ? event.prepare_wait() : 0;

@@ -22,7 +22,8 @@ class EngineMember {
   /// Moves on what is in flight, unless another thread is just doing so; true if it came further.
   /// A failure ends the group, and the next call on it throws.
   virtual bool progress_if_free() noexcept = 0;
-  /// The oldest operation in flight, in words; empty if there is none. For messages.
+  /// The oldest operation in flight, in words; empty if there is none, or if another thread is just
+  /// moving it on. For messages.
   [[nodiscard]] virtual std::string oldest_in_flight() = 0;
 
   [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
@@ -80,13 +81,10 @@ class ProgressEngine {
     }
     return true;
   }
-  /// How many groups this process has: of ranks that are threads, each rank's.
-  [[nodiscard]] std::size_t members() const noexcept {
-    return count_.load(std::memory_order_relaxed);
-  }
   /// A member with `always` has something in flight.
   void wake() noexcept;
-  /// What groups other than `own` have in flight, for messages; empty if nothing.
+  /// What groups other than `own` have in flight, for messages; without those that another thread
+  /// is just moving on.
   [[nodiscard]] std::string in_flight_elsewhere(const EngineMember* own);
 
  private:

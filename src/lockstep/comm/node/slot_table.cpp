@@ -15,9 +15,11 @@ SlotTable::SlotTable(std::shared_ptr<Segment> segment, int ranks, int rank)
   mine->pid = static_cast<std::int32_t>(getpid());
 }
 
-// The check reads a cache line of every rank, so it runs once per round of the ring only.
+// The check reads a cache line of every rank, so it runs once per round of the ring only; of the
+// collectives that find the ring full, for the oldest only.
 bool SlotTable::may_post(std::uint64_t sequence) noexcept {
   if (sequence <= retired_ + slots) return true;
+  if (sequence > part(rank_).newest.load(std::memory_order_relaxed) + 1) return false;
   std::uint64_t least = sequence;
   for (int r = 0; r < ranks_; ++r) {
     least = std::min(least, part(r).retired.load(std::memory_order_acquire));

@@ -62,7 +62,8 @@ class SlotTable {
     return slot(rank, sequence).posted.load(std::memory_order_acquire) == sequence;
   }
 
-  /// True once no rank reads the slot's last contents any more.
+  /// True once this rank has posted the collectives before, and no rank reads the slot's last
+  /// contents any more.
   [[nodiscard]] bool may_post(std::uint64_t sequence) noexcept;
   /// Shows this rank's call to the others; everything in mine(sequence) has been written.
   void post(std::uint64_t sequence) noexcept {

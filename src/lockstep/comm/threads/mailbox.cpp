@@ -43,18 +43,28 @@ void deliver(MessageEnd& sent, MessageEnd& received) {
 }  // namespace
 
 void Mailbox::post(MessageEnd& end) {
-  const std::lock_guard lock(mutex_);
+  MessageEnd* const other = meet(end);
+  if (!other) return;
+  if (sends(end)) {
+    deliver(end, *other);
+  } else {
+    deliver(*other, end);
+  }
+}
+
+MessageEnd* Mailbox::meet(MessageEnd& end) {
   const bool sending = sends(end);
+  const std::lock_guard lock(mutex_);
   const auto other = std::ranges::find_if(waiting_, [&](const MessageEnd* waiting) {
     return sends(*waiting) != sending && (sending ? match(end, *waiting) : match(*waiting, end));
   });
   if (other == waiting_.end()) {
     waiting_.push_back(&end);
-    return;
+    return nullptr;
   }
-  MessageEnd& met = **other;
+  MessageEnd* const met = *other;
   waiting_.erase(other);
-  deliver(sending ? end : met, sending ? met : end);
+  return met;
 }
 
 bool Mailbox::take_back(const MessageEnd& end) {

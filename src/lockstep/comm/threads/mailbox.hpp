@@ -23,15 +23,19 @@ struct MessageEnd {
 /// Thread-safe.
 class Mailbox {
  public:
-  /// Delivers it if the other end is here.
+  /// Delivers it if the other end is here. Messages are copied at the same time: both ends must
+  /// stay until they are delivered.
   void post(MessageEnd& end);
-  /// False if it has already been delivered.
+  /// False if it has met the other end: it is delivered, or will be soon.
   [[nodiscard]] bool take_back(const MessageEnd& end);
   /// Lets go of all ends that wait.
   void clear();
 
  private:
-  std::mutex mutex_;
+  /// Takes the other end out of the list. If it is not there, `end` waits and this returns nullptr.
+  [[nodiscard]] MessageEnd* meet(MessageEnd& end);
+
+  std::mutex mutex_;  // guards the list, not the ends: who takes one out delivers it
   std::vector<MessageEnd*> waiting_;
 };
 
