@@ -8,6 +8,7 @@
 #include <lockstep/base/philox.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -99,6 +100,14 @@ TEST(ForEachRow, VisitsEveryElementOnce) {
   const Tensor visits = Tensor::zeros({7, 19}, DType::i32);
   dispatch(current_stream(), [&](const auto& space) { count_visits(space, visits); });
   EXPECT_EQ(visits.to_vector<std::int32_t>(), std::vector<std::int32_t>(7 * 19, 1));
+}
+
+TEST(ForEachRow, RefusesMoreRowsThanALaunchInTeamsCounts) {
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  EXPECT_EQ(detail::team_count("test", most), most);
+  EXPECT_EQ(
+      test::message_of<ShapeError>([] { static_cast<void>(detail::team_count("test", most + 1)); }),
+      "test: a GPU takes at most 2147483647 rows at once, not 2147483648");
 }
 
 }  // namespace

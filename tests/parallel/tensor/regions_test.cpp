@@ -1,6 +1,8 @@
 // Borders between replicated and divided values, and the loss over a divided vocabulary: values and
 // derivatives are those of one rank.
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -24,10 +26,13 @@ using test::wave;
 
 class TensorParallelRegions : public testing::TestWithParam<int> {};
 
-/// Elements [first, first + count) of 10 for this rank.
+/// A rank's part of `extent` elements.
+Slice share(int rank, int ranks, std::int64_t extent) {
+  const std::int64_t first = extent * rank / ranks;
+  return {first, extent * (rank + 1) / ranks - first};
+}
 Slice share(const GroupPtr& group, std::int64_t extent) {
-  const std::int64_t first = extent * group->rank() / group->size();
-  return {first, extent * (group->rank() + 1) / group->size() - first};
+  return share(group->rank(), group->size(), extent);
 }
 
 /// First and second derivatives by x of a loss that every rank has.
@@ -167,6 +172,63 @@ TEST_P(TensorParallelRegions, CrossEntropyOfADividedVocabularyIsThatOfTheWhole) 
           max_difference(slab_rows.grad(), rows.grad().slice(mine.first, mine.first + mine.count)),
           1e-12);
     }
+  });
+}
+
+/// f32 logits of 15 rows, -infinity for the classes of `hidden`. The exponentials of the others are
+/// 1 or 0, so sums are exact in any order.
+Tensor partly_hidden(std::int64_t classes, const Slice& hidden) {
+  std::vector<float> logits;
+  for (std::int64_t r = 0; r < 15; ++r) {
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const bool is_hidden = c >= hidden.first && c < hidden.first + hidden.count;
+      const float seen = (r + c) % 2 == 0 ? 0.5F : -199.5F;
+      logits.push_back(is_hidden ? -std::numeric_limits<float>::infinity() : seen);
+    }
+  }
+  return Tensor::from(logits, {15, classes}).to(test::asked_for_device());
+}
+
+TEST_P(TensorParallelRegions, ClassesOfARankMayAllHaveALogitOfMinusInfinity) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    if (group->size() == 1) return;  // NaN, as it is for all classes
+    constexpr std::int64_t classes = 8;
+    const Slice mine = share(group, classes);
+    const ClassSlab slab{mine.first, mine.count, classes};
+    const Tensor target = targets(classes).reshape({15});
+    for (int rank = 0; rank < group->size(); ++rank) {
+      const Tensor logits = partly_hidden(classes, share(rank, group->size(), classes));
+      for (const double smoothing : {0.0, 0.3}) {  // with it all losses are infinite
+        SCOPED_TRACE(testing::Message() << "rank " << rank << ", smoothing " << smoothing);
+        const LossOptions options{.reduction = Reduction::none, .label_smoothing = smoothing};
+        const Variable whole(logits, true);
+        const Variable part(narrow(Variable(logits), 1, mine.first, mine.count).data(), true);
+        const Variable expected = cross_entropy(whole, target, options);
+        const Variable actual =
+            vocabulary_parallel_cross_entropy(part, target, slab, group, options);
+        EXPECT_EQ(max_difference(actual.data(), expected.data()), 0.0);
+        sum(expected).backward();
+        sum(actual).backward();
+        EXPECT_LE(max_difference(part.grad(),
+                                 narrow(Variable(whole.grad()), 1, mine.first, mine.count).data()),
+                  1e-6);
+        for (const float slope : part.grad().to_vector<float>()) EXPECT_TRUE(std::isfinite(slope));
+      }
+    }
+  });
+}
+
+TEST_P(TensorParallelRegions, ARankMayHoldNoClassOfASmoothedCrossEntropy) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    constexpr std::int64_t classes = 3;
+    const Slice mine = share(group, classes);
+    const Tensor target = targets(classes).reshape({15}), logits = wave({15, classes}, 0.2);
+    const LossOptions options{.label_smoothing = 0.3};
+    const Variable expected = cross_entropy(Variable(logits), target, options);
+    const Variable actual = vocabulary_parallel_cross_entropy(
+        narrow(Variable(logits), 1, mine.first, mine.count), target,
+        {mine.first, mine.count, classes}, group, options);
+    EXPECT_LE(max_difference(actual.data(), expected.data()), 1e-12);
   });
 }
 

@@ -24,10 +24,14 @@ struct CudnnAsked {
   cudnnMathType_t math_type{};
   int groups = 0;
   bool has_algorithm = true, has_tensor_cores = true;
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  ///< of the request for suggestions
 };
 CudnnAsked cudnn_asked;
 
 int cudnn_tag;  // what handles point to
+
+/// Bytes of workspace of the right algorithm, as suggested in another math type and as it runs.
+constexpr std::size_t suggested_bytes = 100, bytes_of_run = 200;
 
 /// Of those that are suggested the fourth is right: the first may give other bits each time, the
 /// second takes too much memory, and in 16 bits the third uses no tensor cores.
@@ -42,18 +46,25 @@ cudnnStatus_t suggest(cudnnConvolutionDescriptor_t operation, int* count, Sugges
     found[i].algo = static_cast<decltype(found[i].algo)>(i);
     found[i].status = CUDNN_STATUS_SUCCESS;
     found[i].determinism = i == 0 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
-    found[i].memory = i == 1 ? std::size_t{1} << 31U : std::size_t{100};
+    found[i].memory = i == 1 ? std::size_t{1} << 31U : suggested_bytes;
     found[i].mathType = is_half && i == 2 ? CUDNN_DEFAULT_MATH : cudnn_asked.math_type;
   }
   const int with_tensor_cores = cudnn_asked.has_tensor_cores ? right + 1 : right;
   *count = cudnn_asked.has_algorithm ? with_tensor_cores : 1;
-  return CUDNN_STATUS_SUCCESS;
+  return cudnn_asked.status;
 }
 
 void expect_right(int algorithm, cudnnConvolutionDescriptor_t operation) {
   cudnnMathType_t math_type{};
   EXPECT_EQ(cudnnGetConvolutionMathType(operation, &math_type), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(algorithm, math_type == CUDNN_TENSOR_OP_MATH ? 3 : 2);
+}
+
+cudnnStatus_t give_workspace(int algorithm, cudnnConvolutionDescriptor_t operation,
+                             std::size_t* bytes) {
+  expect_right(algorithm, operation);
+  *bytes = bytes_of_run;
+  return CUDNN_STATUS_SUCCESS;
 }
 
 /// Of a tensor or a filter.
@@ -222,6 +233,29 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
   return suggest(operation, count, found);
 }
 
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
+    cudnnHandle_t /*handle*/, const cudnnTensorDescriptor_t /*x*/,
+    const cudnnFilterDescriptor_t /*w*/, const cudnnConvolutionDescriptor_t operation,
+    const cudnnTensorDescriptor_t /*y*/, cudnnConvolutionFwdAlgo_t algorithm, std::size_t* bytes) {
+  return give_workspace(algorithm, operation, bytes);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t /*handle*/, const cudnnFilterDescriptor_t /*w*/,
+    const cudnnTensorDescriptor_t /*y*/, const cudnnConvolutionDescriptor_t operation,
+    const cudnnTensorDescriptor_t /*x*/, cudnnConvolutionBwdDataAlgo_t algorithm,
+    std::size_t* bytes) {
+  return give_workspace(algorithm, operation, bytes);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t /*handle*/, const cudnnTensorDescriptor_t /*x*/,
+    const cudnnTensorDescriptor_t /*y*/, const cudnnConvolutionDescriptor_t operation,
+    const cudnnFilterDescriptor_t /*w*/, cudnnConvolutionBwdFilterAlgo_t algorithm,
+    std::size_t* bytes) {
+  return give_workspace(algorithm, operation, bytes);
+}
+
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t /*handle*/, const void* /*alpha*/,
                                       const cudnnTensorDescriptor_t x_descriptor, const void* x,
                                       const cudnnFilterDescriptor_t w_descriptor, const void* w,
@@ -230,7 +264,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t /*handle*/, const void* /*al
                                       std::size_t bytes, const void* beta,
                                       const cudnnTensorDescriptor_t y_descriptor, void* y) {
   expect_right(algorithm, operation);
-  EXPECT_EQ(bytes, 100U);
+  EXPECT_EQ(bytes, bytes_of_run);
   const Lying of_x = Lying::of(x_descriptor), of_w = Lying::of(w_descriptor),
               of_y = Lying::of(y_descriptor);
   sum_up(of_y, beta, y, [&](const auto& add) {
@@ -245,9 +279,10 @@ cudnnStatus_t cudnnConvolutionBackwardData(
     cudnnHandle_t /*handle*/, const void* /*alpha*/, const cudnnFilterDescriptor_t w_descriptor,
     const void* w, const cudnnTensorDescriptor_t y_descriptor, const void* g,
     const cudnnConvolutionDescriptor_t operation, cudnnConvolutionBwdDataAlgo_t algorithm,
-    void* /*workspace*/, std::size_t /*bytes*/, const void* beta,
+    void* /*workspace*/, std::size_t bytes, const void* beta,
     const cudnnTensorDescriptor_t x_descriptor, void* x) {
   expect_right(algorithm, operation);
+  EXPECT_EQ(bytes, bytes_of_run);
   const Lying of_x = Lying::of(x_descriptor), of_w = Lying::of(w_descriptor),
               of_y = Lying::of(y_descriptor);
   sum_up(of_x, beta, x, [&](const auto& add) {
@@ -262,9 +297,10 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     cudnnHandle_t /*handle*/, const void* /*alpha*/, const cudnnTensorDescriptor_t x_descriptor,
     const void* x, const cudnnTensorDescriptor_t y_descriptor, const void* g,
     const cudnnConvolutionDescriptor_t operation, cudnnConvolutionBwdFilterAlgo_t algorithm,
-    void* /*workspace*/, std::size_t /*bytes*/, const void* beta,
+    void* /*workspace*/, std::size_t bytes, const void* beta,
     const cudnnFilterDescriptor_t w_descriptor, void* w) {
   expect_right(algorithm, operation);
+  EXPECT_EQ(bytes, bytes_of_run);
   const Lying of_x = Lying::of(x_descriptor), of_w = Lying::of(w_descriptor),
               of_y = Lying::of(y_descriptor);
   sum_up(of_w, beta, w, [&](const auto& add) {
@@ -383,6 +419,26 @@ TEST(CudnnConvolution, NamesTheProblemItCannotComputeButIn16BitsHasNoPlan) {
         math::cudnn_plan("conv2d",
                          convolution_of(small_problem(), ConvolutionPass::forward, dtype, 1), gpu),
         nullptr);
+  }
+  cudnn_asked = {};
+}
+
+TEST(CudnnConvolution, HasNoPlanOnlyWhereTheLibraryLacksOneForGood) {
+  const auto plan = [](DType dtype) {
+    return math::cudnn_plan(
+        "conv2d", convolution_of(small_problem(), ConvolutionPass::forward, dtype, 1), gpu);
+  };
+  for (const cudnnStatus_t lacks : {CUDNN_STATUS_NOT_SUPPORTED, CUDNN_STATUS_NOT_SUPPORTED_SHAPE}) {
+    cudnn_asked = {.status = lacks};
+    EXPECT_EQ(plan(DType::bf16), nullptr);
+    EXPECT_EQ(plan(DType::f16), nullptr);
+    EXPECT_THROW(static_cast<void>(plan(DType::f32)), Error);
+  }
+  for (const cudnnStatus_t passing : {CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+                                      CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER}) {
+    cudnn_asked = {.status = passing};
+    for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
+      EXPECT_THROW(static_cast<void>(plan(dtype)), Error);
   }
   cudnn_asked = {};
 }

@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/streaming.hpp>
 #include <lockstep/tensor/view.hpp>
@@ -459,7 +461,22 @@ class Lanes<Space> {
 
 namespace lockstep {
 
-/// f(row, lanes) for every row of a rows x width problem.
+namespace detail {
+
+/// Rows as the int by which Kokkos counts the teams of a launch. Throws ShapeError for more.
+[[nodiscard]] inline int team_count(const char* label, std::int64_t rows) {
+  constexpr int most = std::numeric_limits<int>::max();
+  if (rows > most) {
+    throw ShapeError(std::string(label) + ": a GPU takes at most " + std::to_string(most) +
+                     " rows at once, not " + std::to_string(rows));
+  }
+  return static_cast<int>(rows);
+}
+
+}  // namespace detail
+
+/// f(row, lanes) for every row of a rows x width problem. On a GPU throws ShapeError for more than
+/// 2^31 - 1 rows.
 template <class Space, class F>
 void for_each_row(const char* label, const Space& space, std::int64_t rows, std::int64_t width,
                   const F& f) {
@@ -475,7 +492,7 @@ void for_each_row(const char* label, const Space& space, std::int64_t rows, std:
     using Policy = Kokkos::TeamPolicy<Space>;
     static const std::string name(label);
     Kokkos::parallel_for(
-        name, Policy(space, static_cast<int>(rows), Lanes<Space>::team_size(width)),
+        name, Policy(space, detail::team_count(label, rows), Lanes<Space>::team_size(width)),
         KOKKOS_LAMBDA(const typename Policy::member_type& member) {
           f(static_cast<std::int64_t>(member.league_rank()), Lanes<Space>(member, width));
         });

@@ -63,7 +63,8 @@ const Suggestion& chosen(const Check& check, std::span<const Suggestion> suggest
     if (smallest == nullptr || s.memory < smallest->memory) smallest = &s;
   }
   if (smallest == nullptr) {
-    check.fail("cuDNN suggests no algorithm that gives the same bits every time");
+    throw NotSupportedError(
+        check.sentence("cuDNN suggests no algorithm that gives the same bits every time"));
   }
   return *smallest;
 }
@@ -165,13 +166,13 @@ class CudnnPlan final : public ConvolutionPlan {
   }
 
   template <class Suggestion, std::size_t N>
-  auto take(const Check& check, const std::array<Suggestion, N>& found, int count) {
+  auto algorithm(const Check& check, const std::array<Suggestion, N>& found, int count) const {
     const auto suggestions = std::span(found).first(static_cast<std::size_t>(count));
-    const Suggestion& best = chosen(check, suggestions, is_half(convolution_.dtype));
-    bytes_ = best.memory;
-    return best.algo;
+    return chosen(check, suggestions, is_half(convolution_.dtype)).algo;
   }
 
+  /// Asks for the workspace of what will run: that of a suggestion may belong to the algorithm in
+  /// another math type.
   void choose(const Check& check, cudnnHandle_t handle) {
     constexpr int most = 16;
     int count = 0;
@@ -182,7 +183,10 @@ class CudnnPlan final : public ConvolutionPlan {
                                                      operation_.get(), y_.get(), most, &count,
                                                      found.data()),
               "cudnnGetConvolutionForwardAlgorithm_v7");
-        forward_ = take(check, found, count);
+        forward_ = algorithm(check, found, count);
+        check(cudnnGetConvolutionForwardWorkspaceSize(
+                  handle, x_.get(), weight_.get(), operation_.get(), y_.get(), forward_, &bytes_),
+              "cudnnGetConvolutionForwardWorkspaceSize");
         break;
       }
       case ConvolutionPass::backward_input: {
@@ -191,7 +195,11 @@ class CudnnPlan final : public ConvolutionPlan {
                                                           operation_.get(), x_.get(), most, &count,
                                                           found.data()),
               "cudnnGetConvolutionBackwardDataAlgorithm_v7");
-        backward_input_ = take(check, found, count);
+        backward_input_ = algorithm(check, found, count);
+        check(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, weight_.get(), y_.get(),
+                                                           operation_.get(), x_.get(),
+                                                           backward_input_, &bytes_),
+              "cudnnGetConvolutionBackwardDataWorkspaceSize");
         break;
       }
       case ConvolutionPass::backward_weight: {
@@ -200,7 +208,11 @@ class CudnnPlan final : public ConvolutionPlan {
                                                             operation_.get(), weight_.get(), most,
                                                             &count, found.data()),
               "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
-        backward_weight_ = take(check, found, count);
+        backward_weight_ = algorithm(check, found, count);
+        check(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x_.get(), y_.get(),
+                                                             operation_.get(), weight_.get(),
+                                                             backward_weight_, &bytes_),
+              "cudnnGetConvolutionBackwardFilterWorkspaceSize");
         break;
       }
     }
@@ -223,7 +235,7 @@ std::unique_ptr<ConvolutionPlan> cudnn_plan(const char* name, const Convolution&
                                             Device device) {
   try {
     return std::make_unique<CudnnPlan>(name, convolution, device);
-  } catch (const Error&) {
+  } catch (const NotSupportedError&) {
     // Its caller computes it in f32, with TF32.
     if (is_half(convolution.dtype)) return nullptr;
     throw;

@@ -8,12 +8,20 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep::math {
 
-/// Throws if a call fails: Error while the plan is made, DeviceError later.
+/// cuDNN lacks what a problem needs, at every try: no failure that may pass.
+class NotSupportedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws if a call fails: Error while the plan is made, NotSupportedError if cuDNN says so then,
+/// DeviceError later.
 template <class Problem>
 class CudnnCheck {
  public:
@@ -23,14 +31,22 @@ class CudnnCheck {
     if (status == CUDNN_STATUS_SUCCESS) return;
     std::array<char, 512> why{};
     cudnnGetLastErrorString(why.data(), why.size());
-    fail(std::string(call) + " gave " + cudnnGetErrorString(status) +
-         (why[0] != '\0' ? std::string(" (") + why.data() + ")" : ""));
+    const std::string what = std::string(call) + " gave " + cudnnGetErrorString(status) +
+                             (why[0] != '\0' ? std::string(" (") + why.data() + ")" : "");
+    // Of some problems that it lacks cuDNN says that their parameters are bad.
+    const auto kind = CUDNN_STATUS_CATEGORY(status);
+    const bool lacks = kind == CUDNN_STATUS_NOT_SUPPORTED || kind == CUDNN_STATUS_BAD_PARAM;
+    if (lacks && !is_planned_) throw NotSupportedError(sentence(what));
+    fail(what);
   }
   [[noreturn]] void fail(const std::string& what) const {
-    const std::string sentence =
-        std::string(name_) + ": " + describe(problem_) + " on " + to_string(device_) + ": " + what;
-    if (is_planned_) throw DeviceError(sentence);
-    throw Error(sentence);
+    if (is_planned_) throw DeviceError(sentence(what));
+    throw Error(sentence(what));
+  }
+  /// `what` in a sentence that names the operation, the problem and the device.
+  [[nodiscard]] std::string sentence(const std::string& what) const {
+    return std::string(name_) + ": " + describe(problem_) + " on " + to_string(device_) + ": " +
+           what;
   }
 
  private:

@@ -93,12 +93,25 @@ void affine_kernel(const Space& space, const Tensor& t, std::uint64_t factor, st
       });
 }
 
+/// Throws ShapeError unless the numbers of T reach so far.
+template <class T>
+void expect_holds(const Tensor& t, double value) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    constexpr auto least = static_cast<double>(std::numeric_limits<T>::min()),
+                   most = static_cast<double>(std::numeric_limits<T>::max());
+    if ((value > least - 1 || value == least) && value < most + 1) return;
+    throw ShapeError("a tensor " + describe(t) + " cannot hold " + std::to_string(value));
+  }
+}
+
 }  // namespace
 
 void fill(const Tensor& t, double value) {
   dispatch(current_stream(t.device()), [&](const auto& space) {
-    dispatch_element(t.dtype(),
-                     [&]<class T>() { fill_kernel<T>(space, t, static_cast<T>(value)); });
+    dispatch_element(t.dtype(), [&]<class T>() {
+      expect_holds<T>(t, value);
+      fill_kernel<T>(space, t, static_cast<T>(value));
+    });
   });
 }
 

@@ -42,19 +42,21 @@ void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
       "lockstep::cross_entropy_slab_forward", space, target.numel(), slab.count,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const auto x_at = [&](std::int64_t c) { return static_cast<Wide>(in(r, c)); };
-        const Wide largest = lanes.max(-std::numeric_limits<Wide>::infinity(), x_at);
-        const Wide sum = lanes.sum([&](std::int64_t c) { return math::exp(x_at(c) - largest); });
+        constexpr Wide least = -std::numeric_limits<Wide>::infinity();
+        const Wide largest = lanes.max(least, x_at);
+        // Another slab may have finite logits, so -infinity here is no reason for a NaN.
+        const Wide base = largest == least ? Wide{0} : largest;
+        const Wide sum = lanes.sum([&](std::int64_t c) { return math::exp(x_at(c) - base); });
         Wide all{0};
         if (of.smoothing > Wide{0}) {
-          all = lanes.sum(
-              [&](std::int64_t c) { return of.weight(of.first + c) * (x_at(c) - largest); });
+          all =
+              lanes.sum([&](std::int64_t c) { return of.weight(of.first + c) * (x_at(c) - base); });
         }
         const std::int64_t chosen = of.column(t(r));
         lanes.once([&] {
           out(0, r) = largest;
           out(1, r) = sum;
-          out(2, r) =
-              chosen < 0 ? Wide{0} : of.weight(of.first + chosen) * (x_at(chosen) - largest);
+          out(2, r) = chosen < 0 ? Wide{0} : of.weight(of.first + chosen) * (x_at(chosen) - base);
           out(3, r) = all;
         });
       });
@@ -73,7 +75,7 @@ void rescale_kernel(const Space& space, const Tensor& maximum, const Tensor& tar
         const T behind = out(0, r) - most(r);
         const std::int64_t chosen = of.column(t(r));
         T all = out(3, r);
-        if (of.smoothing > T{0})
+        if (of.smoothing > T{0} && of.count > 0)  // 0 classes times -infinity would be NaN
           all += behind * of.total_weight(lanes, of.first, of.first + of.count);
         lanes.once([&] {
           out(0, r) = most(r);

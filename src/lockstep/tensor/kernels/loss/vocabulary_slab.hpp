@@ -24,6 +24,7 @@ void rows_of_slab(const Tensor& index, const ClassSlab& slab, const Tensor& loca
 
 /// stats [4, rows], of this slab: the maximum m; sum exp(x - m); w[t] (x[t] - m), or 0 if the
 /// target t is not in the slab or ignored; sum w[c] (x[c] - m) if there is label smoothing, else 0.
+/// Where m is -infinity, the last three rows are those of m = 0.
 void cross_entropy_slab_forward(const Tensor& x, const Tensor& target, const ClassSlab& slab,
                                 const LossOptions& options, const Tensor& stats);
 
