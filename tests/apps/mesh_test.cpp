@@ -34,6 +34,26 @@ TEST_F(Mesh, TensorParallelMlpHasTheCurveOfOneRank) {
   expect_same_curve("one", "both", 1e-4);
 }
 
+TEST_F(Mesh, TensorParallelTransformerHasTheCurveOfOneRank) {
+  const Words model{"model.kind=\"transformer\"",
+                    "model.width=24",
+                    "model.heads=4",
+                    "model.depth=2",
+                    "model.patch=[6]",
+                    "model.encoder_dropout=0.1"};
+  const auto train = [&](int ranks, const std::string& dir, const Words& mesh) {
+    return classify(ranks, small_run(scratch_.file(dir), settings(dir, joined(model, mesh))));
+  };
+  good(train(1, "one", {}));
+  good(train(2, "tp", {"mesh.tp=2"}));
+  expect_same_curve("one", "tp", 1e-4);
+  good(train(4, "both", {"mesh.dp=2", "mesh.tp=2"}));
+  expect_same_curve("one", "both", 1e-4);
+  good(train(4, "stages", {"mesh.pp=2", "mesh.tp=2"}));
+  expect_same_curve("one", "stages", 1e-4);
+  expect_refused(train(2, "no", {"mesh.tp=2", "model.heads=1"}), "fewer than the 2 ranks");
+}
+
 TEST_F(Mesh, TensorParallelGptInFp16SkipsTheStepsOfOneRank) {
   // The first steps overflow; the scale grows again.
   const Words fp16{"train.precision=\"fp16\"", "train.loss_scale=1e9",

@@ -29,6 +29,34 @@ TEST(Tensor, UndefinedIsReported) {
   EXPECT_EQ(describe(Tensor()), "an undefined tensor");
 }
 
+TEST(Tensor, ElementsOfAnUndefinedOneThrow) {
+  const Tensor nothing, there = Tensor::zeros({});
+  EXPECT_THROW(static_cast<void>(nothing.item()), ShapeError);
+  EXPECT_THROW(static_cast<void>(nothing.to_vector<float>()), ShapeError);
+  EXPECT_THROW(static_cast<void>(nothing.clone()), ShapeError);
+  EXPECT_THROW(nothing.zero(), ShapeError);
+  EXPECT_THROW(nothing.copy_from(there), ShapeError);
+  EXPECT_THROW(there.copy_from(nothing), ShapeError);
+  const std::vector<float> one{1};
+  EXPECT_THROW(nothing.copy_from_host(std::span<const float>(one)), ShapeError);
+}
+
+TEST(Tensor, IntegersAreFilledWithWhatTheyCanHold) {
+  EXPECT_EQ(Tensor::full({}, 255, DType::u8).item(), 255);
+  EXPECT_EQ(Tensor::full({}, -0x1p63, DType::i64).item(), -0x1p63);
+  EXPECT_EQ(Tensor::full({}, -0x1p31, DType::i32).item(), -0x1p31);
+  EXPECT_EQ(Tensor::full({}, 2.5, DType::i64).item(), 2);
+  const auto refuse = [](double value, DType dtype) {
+    EXPECT_THROW(static_cast<void>(Tensor::full({2}, value, dtype)), ShapeError) << value;
+  };
+  refuse(256, DType::u8);
+  refuse(-1, DType::u8);
+  refuse(0x1p31, DType::i32);
+  refuse(0x1p63, DType::i64);
+  refuse(HUGE_VAL, DType::i64);
+  refuse(std::nan(""), DType::i32);
+}
+
 TEST(Tensor, ReshapeAndSliceShareStorage) {
   const Tensor t = Tensor::zeros({4, 3});
   t.reshape({2, 6}).fill(1);

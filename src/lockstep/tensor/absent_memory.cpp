@@ -57,4 +57,8 @@ IntrusivePtr<Storage> absent_memory(std::size_t bytes, Device device) {
   return Storage::borrow(range, bytes, device, unmap, reinterpret_cast<void*>(length));
 }
 
+bool is_absent(const Storage& storage, std::size_t end) noexcept {
+  return end > storage.bytes() || storage.is_released_by(unmap);
+}
+
 }  // namespace lockstep

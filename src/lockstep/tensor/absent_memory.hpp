@@ -12,7 +12,10 @@ void swap_memory(Storage& a, Storage& b) noexcept;
 
 /// A storage in place of absent memory: addresses without memory of their own. On the host every
 /// floating element reads as NaN, so that a computation that looks at it does not pass unnoticed;
-/// writes are lost. Throws Error if the system has no addresses left.
+/// what kernels write is lost. Throws Error if the system has no addresses left.
 [[nodiscard]] IntrusivePtr<Storage> absent_memory(std::size_t bytes, Device device);
+
+/// Whether bytes up to `end` of the storage are absent: who writes there by mistake is told.
+[[nodiscard]] bool is_absent(const Storage& storage, std::size_t end) noexcept;
 
 }  // namespace lockstep

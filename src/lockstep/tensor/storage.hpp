@@ -41,6 +41,10 @@ class Storage : public RefCounted<Storage> {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] bool is_pinned() const noexcept { return size_class_ == pinned; }
+  /// Whether it is borrowed, and `deleter` will release it.
+  [[nodiscard]] bool is_released_by(Deleter deleter) const noexcept {
+    return size_class_ == borrowed && deleter_ == deleter;
+  }
   /// `stream` uses it too: after the last owner releases the memory, it is not reused before the
   /// stream has finished the work enqueued by then. Of device and pinned memory; nothing for any
   /// other.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/absent_memory.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
@@ -98,7 +99,24 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
   return t;
 }
 
+void Tensor::expect_defined(const char* operation) const {
+  if (defined()) return;
+  throw ShapeError(
+      std::string(operation) +
+      " of an undefined tensor: nothing was assigned to it, or, if it is a gradient, no "
+      "backward() has reached it");
+}
+
+void Tensor::expect_writable(const char* operation) const {
+  expect_defined(operation);
+  if (!is_absent(*storage_, offset_ + bytes())) return;
+  throw Error(std::string(operation) + " of " + describe(*this) +
+              ", a parameter whose values are elsewhere, as FullyShardedDataParallel shares them "
+              "out: what is written here would be lost. Load by the wrapper's load_state_dict()");
+}
+
 Tensor Tensor::clone() const {
+  expect_defined("clone()");
   Tensor t = empty_like(*this);
   t.copy_from(*this);
   return t;
@@ -148,6 +166,8 @@ const Tensor* only_pinned_end(const Tensor& source, const Tensor& target) {
 }  // namespace
 
 void Tensor::copy_from(const Tensor& source, bool non_blocking) const {
+  source.expect_defined("a copy");
+  expect_writable("copy_from()");
   if (source.shape_ != shape_ || source.dtype_ != dtype_ || source.layout_ != layout_) {
     throw ShapeError("cannot copy " + describe(source) + " into " + describe(*this));
   }
@@ -156,11 +176,18 @@ void Tensor::copy_from(const Tensor& source, bool non_blocking) const {
   if (pinned) pinned->record_stream(current_stream(pinned == this ? source.device() : device()));
 }
 
-void Tensor::fill(double value) const { lockstep::fill(*this, value); }
+void Tensor::fill(double value) const {
+  expect_writable("fill()");
+  lockstep::fill(*this, value);
+}
 
-void Tensor::zero() const { device_zero(data(), device(), bytes()); }
+void Tensor::zero() const {
+  expect_writable("zero()");
+  device_zero(data(), device(), bytes());
+}
 
 double Tensor::item() const {
+  expect_defined("item()");
   if (numel() != 1) throw ShapeError("item() needs one element, not " + describe(*this));
   expect_right_indices(device());
   alignas(8) std::byte element[8];
@@ -190,6 +217,7 @@ double Tensor::item() const {
 }
 
 void Tensor::copy_bytes_from_host(const void* elements, std::size_t count, DType dtype) const {
+  expect_writable("copy_from_host()");
   if (dtype != dtype_ || static_cast<std::int64_t>(count) != numel()) {
     throw ShapeError("cannot copy " + std::to_string(count) + " host elements of " +
                      std::string(name_of(dtype)) + " into " + describe(*this));
@@ -198,6 +226,7 @@ void Tensor::copy_bytes_from_host(const void* elements, std::size_t count, DType
 }
 
 void Tensor::copy_bytes_to_host(void* elements, std::size_t count, DType dtype) const {
+  expect_defined("to_vector()");
   if (dtype != dtype_ || static_cast<std::int64_t>(count) != numel()) {
     throw ShapeError("cannot read " + describe(*this) + " as " + std::string(name_of(dtype)));
   }

@@ -25,7 +25,8 @@ enum class Layout : std::uint8_t { plain, channel_blocks };
 /// share storage, everything else materialises. Constness is that of the handle, as in PyTorch.
 class Tensor {
  public:
-  /// No tensor at all: defined() is false and everything else is off limits.
+  /// No tensor at all: defined() is false. Its elements throw ShapeError, everything else is off
+  /// limits.
   Tensor() = default;
   ~Tensor() = default;
   Tensor(const Tensor&) = default;
@@ -160,6 +161,8 @@ class Tensor {
 
  private:
   void expect_plain(const char* operation) const;
+  void expect_defined(const char* operation) const;
+  void expect_writable(const char* operation) const;
   void copy_bytes_from_host(const void* elements, std::size_t count, DType dtype) const;
   void copy_bytes_to_host(void* elements, std::size_t count, DType dtype) const;
 

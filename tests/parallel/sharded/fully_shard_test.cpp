@@ -194,6 +194,37 @@ TEST_P(FullyShard, FrozenParametersPassGradientsOnAndStay) {
   }
 }
 
+TEST_P(FullyShard, ParametersThatAreFrozenLaterPassGradientsOn) {
+  const auto make = [] {
+    auto model = std::make_shared<nn::Sequential>();
+    for (const double seed : {0.1, 0.2, 0.3}) {
+      auto adapter = std::make_shared<Adapter>(seed);
+      adapter->set_requires_grad(true);
+      model->push_back(adapter);
+    }
+    return model;
+  };
+  const auto freeze = [](nn::Module& model) {
+    for (const auto& [name, child] : model.children())
+      static_cast<Adapter&>(*child).A.set_requires_grad(false);
+  };
+  for (const bool reshards : {true, false}) {
+    const auto alone = make();
+    optim::SGD reference(alone->trained_parameters(), {.lr = 0.1});
+    step(*alone, reference, make_batch(13, 0.1));
+    freeze(*alone);
+    step(*alone, reference, make_batch(13, 0.2));
+    test::on_ranks(GetParam(), [&](const auto& group) {
+      FullyShardedDataParallel fsdp(make(), group, {.reshard_after_forward = reshards});
+      optim::SGD sgd(fsdp.trained_parameters(), {.lr = 0.1});
+      step(fsdp, sgd, make_batch(13, 0.1));
+      freeze(fsdp.module());
+      step(fsdp, sgd, make_batch(13, 0.2));
+      expect_equal(fsdp, *alone, 1e-12);
+    });
+  }
+}
+
 /// Two blocks that hold the same matrix: it is in neither unit.
 TEST_P(FullyShard, AParameterThatTwoUnitsShareIsTrainedOnce) {
   struct Again : nn::Module {
@@ -507,6 +538,31 @@ TEST_P(FullyShard, ShardsStayInF32WhileBf16IsGatheredAndReduced) {
       expect_equal(fsdp, alone, is_exact ? 0.0 : 0.02);
     });
   }
+}
+
+TEST_P(FullyShard, AParameterThatWasFrozenAtConstructionIsRefusedOnceItIsTrained) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<Adapter>(0.1);
+    FullyShardedDataParallel fsdp(model, group);
+    model->A.set_requires_grad(true);
+    const Batch batch = make_batch(13, 0.1);
+    const auto refused = refusal_of(
+        [&] { fsdp.backward(loss_of_share(fsdp, share_of(batch, *group)), 1.0 / group->size()); });
+    EXPECT_NE(refused.find("'A' is trained, but was frozen at construction"), std::string::npos)
+        << refused;
+  });
+}
+
+TEST_P(FullyShard, WeightsAreNotLoadedIntoTheModuleWhoseValuesAreElsewhere) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<Stack>();
+    const Stack other(0.7);
+    FullyShardedDataParallel fsdp(model, group);
+    const auto refused = refusal_of([&] { model->load_state_dict(other.state_dict()); });
+    EXPECT_NE(refused.find("what is written here would be lost"), std::string::npos) << refused;
+    fsdp.load_state_dict(other.state_dict());
+    expect_equal(fsdp, other, 0.0);
+  });
 }
 
 TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {

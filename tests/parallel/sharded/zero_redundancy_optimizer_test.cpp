@@ -1,5 +1,7 @@
 #include <lockstep/parallel/sharded/zero_redundancy_optimizer.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,7 +11,9 @@
 #include <support/golden_file.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -128,6 +132,39 @@ TEST_P(ZeroRedundancy, OfSeveralModelsHasTheBitsOfAnUndividedOptimizer) {
       EXPECT_EQ(zero.parameters()[i].name, name);
       EXPECT_EQ(max_difference(zero.parameters()[i].variable.data(), variable.data()), 0.0) << name;
       EXPECT_EQ(state.find(name + "/exp_avg")->placement.sharded, i != 2) << name;
+    }
+  });
+}
+
+TEST_P(ZeroRedundancy, AStepWithANonFiniteGradientIsSkippedByAll) {
+  const Batch batch = make_batch(13, 0.3, DType::f32);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<Stack>(0.5, 3, DType::f32);
+    DistributedDataParallel ddp(model, group);
+    ZeroRedundancyOptimizer zero(ddp, adamw);
+    optim::GradScaler scaler({.init_scale = 8.0}, test::asked_for_device());
+    const nn::NamedParameter& first = zero.parameters().front();
+    double scale = 8;
+    for (const bool breaks : {true, false, true}) {
+      const Tensor before = first.variable.data().clone();
+      backward(ddp, batch);
+      // One element, which one rank's piece has.
+      if (breaks) first.variable.grad().reshape({-1}).slice(0, 1).fill(std::nan(""));
+      zero.take_gradients();
+      const bool has_elements =
+          std::ranges::any_of(zero.optimizer().parameters(),
+                              [](const auto& one) { return one.variable.data().numel() > 0; });
+      if (all_reduce_scalar(*group, has_elements ? 1.0 : 0.0, ReduceOp::min) == 0) {
+        EXPECT_THROW(zero.agree_on_found_inf(), Error) << "the model is too small";
+        return;
+      }
+      zero.agree_on_found_inf();
+      static_cast<void>(scaler.step(zero.optimizer()));
+      scaler.update();
+      zero.gather();
+      if (breaks) scale /= 2;
+      EXPECT_EQ(scaler.scale(), scale);
+      EXPECT_EQ(max_difference(first.variable.data(), before) == 0.0, breaks);
     }
   });
 }

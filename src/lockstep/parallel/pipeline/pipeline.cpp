@@ -117,9 +117,15 @@ StageExecutor::Batch Pipeline::Parts::agreed_batch(const Tensor& input, const Te
   const bool has_first = executor.has_stage(0);
   const bool has_last = executor.has_stage(executor.last_stage());
   StageExecutor::Batch batch;
-  const AgreedBatch agreed =
-      lockstep::agreed_batch(executor.group(), has_first ? &input : nullptr,
-                             has_last ? target : nullptr, asks && question && question());
+  const AgreedBatch agreed = [&] {
+    try {
+      return lockstep::agreed_batch(executor.group(), has_first ? &input : nullptr,
+                                    has_last ? target : nullptr, asks && question && question());
+    } catch (const CommError&) {  // a rank that is ahead may have left already
+      failed = true;
+      throw;
+    }
+  }();
   if (asks) any_said_yes = agreed.any_said_yes;
   batch.rows = agreed.rows;
   batch.input = input;

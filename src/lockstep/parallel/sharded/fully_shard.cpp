@@ -222,7 +222,24 @@ PassObserver::Answer FullyShardedDataParallel::pass_begins(std::span<const Varia
   return {.follows = true};
 }
 
+void FullyShardedDataParallel::expect_frozen_unreached() const {
+  for (const auto& unit : units_->units()) {
+    for (const FlatShard& shard : unit.shards) {
+      if (shard.is_trained()) continue;
+      for (const auto& [name, variable] : shard.parameters()) {
+        if (!variable.awaits_gradient()) continue;
+        throw Error(fmt::format(
+            "FullyShardedDataParallel: parameter '{}' is trained, but was frozen at construction, "
+            "so its gradient is not summed over the ranks. Freeze it only after constructing "
+            "FullyShardedDataParallel.",
+            name));
+      }
+    }
+  }
+}
+
 void FullyShardedDataParallel::leaves_are_known(bool /*first*/, bool /*reached*/) {
+  expect_frozen_unreached();
   const bool weighted = WeightedPass::is_running();
   const double ranks = all_ranks();
   if (keeps_any_ && weighted != is_weighted_) reducer_->scale_kept(weighted ? 1.0 / ranks : ranks);

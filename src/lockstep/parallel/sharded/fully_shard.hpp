@@ -167,6 +167,7 @@ class FullyShardedDataParallel final : private PassObserver {
  private:
   Answer pass_begins(std::span<const Variable> roots, std::span<const Tensor> gradients,
                      double seed) override;
+  void expect_frozen_unreached() const;
   void leaves_are_known(bool first, bool reached) override;
   void pass_is_over() override;
   void pass_has_failed() noexcept override;

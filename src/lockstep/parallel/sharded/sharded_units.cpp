@@ -73,6 +73,14 @@ class HookOfUnits final : public nn::ForwardHook {
   }
 };
 
+/// Whether the pass may read a parameter of the unit when all gradients that it gives are there.
+bool has_frozen_parameter(const ShardedUnits::Unit& unit) {
+  return std::ranges::any_of(unit.shards, [](const FlatShard& shard) {
+    return std::ranges::any_of(shard.parameters(),
+                               [](const auto& one) { return !one.variable.awaits_gradient(); });
+  });
+}
+
 }  // namespace
 
 UnitWatch::UnitWatch(ShardedUnits& units) : units_(units) { HookOfUnits::add(units); }
@@ -87,7 +95,7 @@ ShardedUnits::ShardedUnits(nn::Module& model, std::shared_ptr<ProcessGroup> grou
     unit.name = found.name;
     for (auto& run : found.runs) {
       const FlatShard& shard = unit.shards.emplace_back(*group_, std::move(run), options);
-      (shard.is_trained() ? unit.is_trained : unit.is_frozen) = true;
+      unit.is_trained = unit.is_trained || shard.is_trained();
       if (number != root) most_bytes_ = std::max(most_bytes_, shard.value_bytes());
     }
     if (found.module == &model) continue;
@@ -244,6 +252,7 @@ void ShardedUnits::backward_begins() {
   pass_is_over_ = true;
   backward_order_.clear();
   gathered_ = 0;
+  for (Unit& unit : units_) unit.is_frozen = has_frozen_parameter(unit);
   for (auto unit = order_.rbegin(); unit != order_.rend(); ++unit) {
     if (units_[*unit].in_graph) backward_order_.push_back(*unit);
   }

@@ -12,6 +12,7 @@
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/bucket.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/found_inf.hpp>
 
 namespace lockstep {
 namespace {
@@ -99,6 +100,11 @@ void ZeroRedundancyOptimizer::share_out(const Parts& parts, ProcessGroup& group,
   }
 }
 
+void ZeroRedundancyOptimizer::zero_grad() {
+  for (const auto& parameter : parameters_) parameter.variable.zero_grad();
+  optimizer_->zero_grad();
+}
+
 void ZeroRedundancyOptimizer::step(double gradient_factor) {
   take_gradients();
   optimizer_->step(gradient_factor);
@@ -126,6 +132,15 @@ void ZeroRedundancyOptimizer::gather() {
     works_.push_back(group->broadcast(rest, group->size() - 1));
   }
   for (Work& work : works_) work.wait();
+}
+
+void ZeroRedundancyOptimizer::agree_on_found_inf() {
+  std::vector<ProcessGroup*> groups;
+  for (const Bucket& bucket : buckets_) {
+    if (std::ranges::find(groups, bucket.group) != groups.end()) continue;
+    groups.push_back(bucket.group);
+    lockstep::agree_on_found_inf("ZeroRedundancyOptimizer", {bucket.group}, pieces_);
+  }
 }
 
 StateDict ZeroRedundancyOptimizer::state_dict() const { return optimizer_->state_dict(); }

@@ -59,6 +59,8 @@ class ZeroRedundancyOptimizer {
   ZeroRedundancyOptimizer(const ZeroRedundancyOptimizer&) = delete;
   ZeroRedundancyOptimizer& operator=(const ZeroRedundancyOptimizer&) = delete;
 
+  /// Forgets the gradients of the module, as ddp.zero_grad().
+  void zero_grad();
   /// One update by the gradients of the module, times `gradient_factor`, the same on all ranks.
   /// Collective. Allocates nothing.
   void step(double gradient_factor = 1.0);
@@ -66,6 +68,17 @@ class ZeroRedundancyOptimizer {
   /// module's gradients (local), then all ranks get the updated values (collective).
   void take_gradients();
   void gather();
+  /// If the module's gradients are not finite, makes those of every rank's pieces so: a GradScaler
+  /// sees the pieces only, and all have to skip the same steps.
+  ///   zero.take_gradients();
+  ///   zero.agree_on_found_inf();
+  ///   scaler.step(zero.optimizer());
+  ///   scaler.update();
+  ///   zero.gather();
+  /// The module's gradients stay scaled: clip by a norm divided by scaler.scale(), without
+  /// GradScaler::unscale(), which would reach this rank's pieces only. Collective. Throws Error on
+  /// every rank if one has no element of any trained parameter, as of a very small model.
+  void agree_on_found_inf();
 
   /// The whole trained parameters, in the order of the model.
   [[nodiscard]] const std::vector<nn::NamedParameter>& parameters() const noexcept {

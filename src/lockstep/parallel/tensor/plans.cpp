@@ -6,6 +6,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/nn/layers/transformer.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep {
@@ -17,6 +18,32 @@ std::shared_ptr<const ParallelStyle> column(const ColwiseOptions& options) {
 
 std::shared_ptr<const ParallelStyle> row(const RowwiseOptions& options) {
   return std::make_shared<RowwiseParallel>(options);
+}
+
+/// Of layers with `features` between linear1 and linear2.
+ParallelPlan encoder_plan(std::int64_t features, bool sequence) {
+  const std::string layer = "encoder.layers.*.";
+  ParallelPlan plan{{layer + "self_attn", std::make_shared<HeadParallel>(sequence)},
+                    {layer + "linear1", column({.sequence = sequence})},
+                    {layer + "dropout", std::make_shared<DropoutParallel>(features)},
+                    {layer + "linear2", row({.sequence = sequence})}};
+  if (!sequence) return plan;
+  plan.emplace_back("encoder", std::make_shared<SequenceRegion>());
+  const auto style = std::make_shared<SequenceParallel>();
+  for (const std::string& name : {layer + "norm?", layer + "dropout?", std::string("encoder.norm")})
+    plan.emplace_back(name, style);
+  return plan;
+}
+
+/// The plan of a model as nn::transformer makes it; empty for others.
+ParallelPlan plan_if_transformer(const nn::Module& model) {
+  for (const auto& [name, module] : model.children()) {
+    const auto* const encoder = dynamic_cast<const nn::TransformerEncoder*>(module.get());
+    if (name != "encoder" || !encoder) continue;
+    for (const auto& [parameter, variable] : encoder->named_parameters())
+      if (parameter == "layers.0.linear1.weight") return encoder_plan(variable.shape()[0], false);
+  }
+  return {};
 }
 
 }  // namespace
@@ -43,19 +70,8 @@ void parallelize_gpt(nn::Gpt& model, const GroupPtr& group, const TensorParallel
 
 ParallelPlan transformer_plan(const nn::TransformerOptions& model,
                               const TensorParallelOptions& options) {
-  const bool sequence = options.sequence;
-  const std::string layer = "encoder.layers.*.";
-  const std::int64_t features = model.feedforward > 0 ? model.feedforward : 4 * model.width;
-  ParallelPlan plan{{layer + "self_attn", std::make_shared<HeadParallel>(sequence)},
-                    {layer + "linear1", column({.sequence = sequence})},
-                    {layer + "dropout", std::make_shared<DropoutParallel>(features)},
-                    {layer + "linear2", row({.sequence = sequence})}};
-  if (!sequence) return plan;
-  plan.emplace_back("encoder", std::make_shared<SequenceRegion>());
-  const auto style = std::make_shared<SequenceParallel>();
-  for (const std::string& name : {layer + "norm?", layer + "dropout?", std::string("encoder.norm")})
-    plan.emplace_back(name, style);
-  return plan;
+  return encoder_plan(model.feedforward > 0 ? model.feedforward : 4 * model.width,
+                      options.sequence);
 }
 
 ParallelPlan mlp_plan(const nn::Module& model) {
@@ -89,14 +105,13 @@ void tensor_parallelize(nn::Module& model, const GroupPtr& group) {
                         return child.second->parameters().empty() ||
                                dynamic_cast<const nn::Linear*>(child.second.get());
                       });
-  const ParallelPlan plan = is_mlp ? mlp_plan(model) : ParallelPlan();
+  const ParallelPlan plan = is_mlp ? mlp_plan(model) : plan_if_transformer(model);
   if (plan.empty()) {
     throw InputError(
-        "tensor parallelism has a ready plan for model.kind = \"gpt\" and for \"mlp\" with at "
-        "least "
-        "two layers, not for this model. Divide it by parallelize_module and a plan of your own, "
-        "or "
-        "train it data-parallel (mesh.tp = 1)");
+        "tensor parallelism has a ready plan for model.kind = \"gpt\" and \"transformer\", and for "
+        "\"mlp\" with at least two layers, not for this model. Divide it by parallelize_module and "
+        "a "
+        "plan of your own, or train it data-parallel (mesh.tp = 1)");
   }
   parallelize_module(model, group, plan);
 }

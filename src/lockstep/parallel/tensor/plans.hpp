@@ -32,8 +32,9 @@ void parallelize_gpt(nn::Gpt& model, const GroupPtr& group,
 /// whole. Throws InputError for a norm between partners, which would see a part of the features.
 [[nodiscard]] ParallelPlan mlp_plan(const nn::Module& model);
 
-/// Makes a model of the library tensor-parallel by its ready plan: a Gpt, or an nn::mlp with at
-/// least two layers. Collective; see parallelize_module. Throws InputError for another model.
+/// Makes a model of the library tensor-parallel by its ready plan: a Gpt, an nn::transformer, or an
+/// nn::mlp with at least two layers. Collective; see parallelize_module. Throws InputError for
+/// another model.
 void tensor_parallelize(nn::Module& model, const GroupPtr& group);
 
 }  // namespace lockstep
