@@ -10,7 +10,7 @@ struct Net : nn::Module {
       register_module("fc1", std::make_shared<nn::Linear>(28 * 28, 64));
   std::shared_ptr<nn::Linear> fc2 = register_module("fc2", std::make_shared<nn::Linear>(64, 10));
   Variable forward(const Variable& x) override {
-    return fc2->forward(relu(fc1->forward(flatten(x))));
+    return fc2->forward(relu(fc1->forward(flatten(x, 1))));
   }
 };
 

@@ -10,7 +10,7 @@ struct Net : nn::Module {
   std::shared_ptr<nn::Linear> fc =
       register_module("fc", std::make_shared<nn::Linear>(8 * 12 * 12, 10));
   Variable forward(const Variable& x) override {
-    return log_softmax(fc->forward(flatten(relu(max_pool2d(conv->forward(x), 2)))));
+    return log_softmax(fc->forward(flatten(relu(max_pool2d(conv->forward(x), 2)), 1)));
   }
 };
 

@@ -271,5 +271,23 @@ TEST(Autocast, SecondDerivativesOfProductsAreInF32OfRoundedOperands) {
   EXPECT_LT(relative(found, exact), 16 * 0x1p-9);
 }
 
+TEST(Autocast, ALossHasSecondDerivativesOutsideTheScopeToo) {
+  const Variable x(waves({4, 8}, 0.1), true), w(waves({3, 8}, 0.5), true);
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{0, 2, 1, 1}, {4});
+  const auto penalty = [&](const Variable& in, const Variable& matrix, Precision precision) {
+    Variable loss;
+    {
+      const Autocast autocast(precision);
+      loss = cross_entropy(linear(in, matrix, {}), target);
+    }
+    const Variable slope = grad(loss, in, {.create_graph = true});
+    sum(slope * slope).backward();
+    return matrix.grad();
+  };
+  const Variable exact_x(x.data().to(DType::f64), true), exact_w(w.data().to(DType::f64), true);
+  const Tensor exact = penalty(exact_x, exact_w, Precision::f32);
+  EXPECT_LT(relative(penalty(x, w, Precision::bf16), exact), 16 * 0x1p-9);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -133,7 +133,7 @@ TEST_P(EmptyBatch, GivesEveryParameterAZeroGradient) {
       }
       Variable y = max_pool2d(relu(conv2d(x, conv_weight, conv_bias)), 2);
       y = dropout2d(y, 0.5, {1, 2, 3, 4});
-      y = log_softmax(dropout(linear(flatten(y), weight, bias), 0.5, {1, 3, 3, 4}), 1);
+      y = log_softmax(dropout(linear(flatten(y, 1), weight, bias), 0.5, {1, 3, 3, 4}), 1);
       LossOptions sum;
       sum.reduction = Reduction::sum;
       const Variable loss = nll_loss(y, Tensor::empty({0}, DType::i64), sum);
@@ -251,8 +251,16 @@ TEST(Reshape, SharesMemoryForwardAndCopiesNothingBackward) {
   const Variable x = input({4, 6});
   const Variable y = reshape(x, {2, 12});
   EXPECT_EQ(y.data().storage(), x.data().storage());
-  EXPECT_EQ(flatten(input({2, 3, 4})).shape(), (Shape{2, 12}));
-  EXPECT_EQ(flatten(input({3})).shape(), (Shape{3, 1}));
+  EXPECT_EQ(flatten(input({2, 3, 4})).shape(), (Shape{24}));
+  EXPECT_EQ(flatten(input({2, 3, 4}), 1).shape(), (Shape{2, 12}));
+  EXPECT_EQ(flatten(input({2, 3, 4}), -3, 1).shape(), (Shape{6, 4}));
+  EXPECT_EQ(flatten(input({2, 3, 4, 5}), 1, -2).shape(), (Shape{2, 12, 5}));
+  EXPECT_EQ(flatten(input({3})).shape(), (Shape{3}));
+  EXPECT_EQ(flatten(input({})).shape(), (Shape{1}));
+  EXPECT_EQ(flatten(input({0, 3}), 0).shape(), (Shape{0}));
+  EXPECT_THROW(static_cast<void>(flatten(input({3}), 1)), ShapeError);
+  EXPECT_THROW(static_cast<void>(flatten(input({2, 3}), 0, 2)), ShapeError);
+  EXPECT_THROW(static_cast<void>(flatten(input({2, 3}), 1, 0)), ShapeError);
 }
 
 TEST(NoGrad, RecordsNothing) {

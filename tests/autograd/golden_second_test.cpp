@@ -34,11 +34,11 @@ void check_penalty(Case& c) {
   const Variable x = c.input("x");
   const Variable h =
       silu(conv2d(x, c.input("w1"), c.input("b1"), {.stride = {2, 2}, .padding = {1, 1}}));
-  const Variable normal = layer_norm(flatten(h), c.input("gain"), c.input("shift"));
+  const Variable normal = layer_norm(flatten(h, 1), c.input("gain"), c.input("shift"));
   const Variable score = linear(leaky_relu(normal, 0.2), c.input("w2"), {});
   const Variable slope = grad(sum(score), x, keep);
   c.expect(slope.data(), "slope_f64");
-  const Variable length = sqrt(sum(pow(flatten(slope), 2.0), {1}));
+  const Variable length = sqrt(sum(pow(flatten(slope, 1), 2.0), {1}));
   expect_loss(c, mean(score) + 10.0 * mean(pow(length - 1.0, 2.0)));
 }
 

@@ -14,7 +14,7 @@ namespace {
 TEST(ReshapeGradient, AgreesWithCentralDifferencesAlsoWhereUsedTwice) {
   expect_gradients(
       [](const std::vector<Variable>& v) {
-        const Variable flat = flatten(relu(v[0]));
+        const Variable flat = flatten(relu(v[0]), 1);
         return linear(flat, reshape(v[1], {3, 12}), {});
       },
       {random_tensor({2, 3, 4}, 15), random_tensor({36}, 16)});

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/state_dict.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {
@@ -62,6 +63,31 @@ TEST(InPlace, ATrainedLeafIsRefusedWhileRecording) {
   w *= w;
   EXPECT_EQ(values_of(same), (Doubles{2.25, 6.25})) << "the module's handle, too";
   EXPECT_TRUE(w.requires_grad() && w.is_leaf());
+}
+
+TEST(InPlace, ALeafThatOthersShareIsRefusedIfTheyWouldKeepTheOldValue) {
+  const Variable parameter(Tensor::full({2}, 3.0, DType::f64));
+  Variable same = parameter;  // as of named_parameters()
+  const auto message = test::message_of<Error>([&] { same *= 0.5; });
+  EXPECT_NE(message.find("they would keep the old value"), std::string::npos) << message;
+  EXPECT_EQ(values_of(parameter), (Doubles{3, 3}));
+  {
+    const NoGradGuard guard;
+    same *= 0.5;
+  }
+  EXPECT_EQ(values_of(parameter), (Doubles{1.5, 1.5}));
+  Variable alone(Tensor::full({2}, 3.0, DType::f64));
+  alone *= 2.0;
+  EXPECT_EQ(values_of(alone), (Doubles{6, 6}));
+}
+
+TEST(Variable, OfATemporaryGivesItsValueNotAReference) {
+  static_assert(std::is_same_v<decltype(std::declval<Variable>().data()), Tensor>);
+  static_assert(std::is_same_v<decltype(std::declval<Variable>().shape()), Shape>);
+  static_assert(std::is_same_v<decltype(std::declval<StateDict>().at("")), Tensor>);
+  static_assert(std::is_same_v<decltype(std::declval<const Variable&>().data()), const Tensor&>);
+  const Tensor& sum = (trained({2}) + 1.0).data();
+  EXPECT_EQ(sum.to_vector<double>(), Doubles{3});
 }
 
 TEST(InPlace, TheShapeStays) {

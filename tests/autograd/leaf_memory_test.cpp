@@ -232,6 +232,26 @@ TEST(RequiresGrad, FrozenBetweenForwardAndBackwardGetsNone) {
   EXPECT_EQ(v.grad().to_vector<double>(), (std::vector<double>{1, 2}));
 }
 
+TEST(RequiresGrad, TrainedBetweenForwardAndBackwardGetsNone) {
+  const Variable w = leaf({1, 2}), v = leaf({3, 4});
+  w.set_requires_grad(false);
+  const Variable loss = sum(mul(w, v));
+  w.set_requires_grad(true);
+  loss.backward();
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_EQ(v.grad().to_vector<double>(), (std::vector<double>{1, 2}));
+  for (const auto when : {LossGradients::in_forward, LossGradients::in_backward}) {
+    const Variable x(Tensor::full({2, 3}, 0.5, DType::f64), true),
+        head(Tensor::full({4, 3}, 0.25, DType::f64));
+    const Variable of_head =
+        linear_cross_entropy(x, head, Tensor::from(std::vector<std::int64_t>{1, 3}, {2}), {}, when);
+    head.set_requires_grad(true);
+    of_head.backward();
+    EXPECT_FALSE(head.grad().defined());
+    EXPECT_TRUE(x.grad().defined());
+  }
+}
+
 TEST(ValueBuffer, HoldsTheValueForEveryHandle) {
   const Variable w = leaf({1, 2}), same = w;
   const Tensor before = w.data(), home = Tensor::zeros({4}, DType::f64);

@@ -124,5 +124,17 @@ TEST(Conv, NumberFillsAllExtents) {
             (Shape{1, 1, 11, 11, 11}));
 }
 
+TEST(Pool, OfAWindowThatReachesBeyondASmallImageIsTakenWithCeilMode) {
+  const Variable x(Tensor::full({1, 1, 1, 3}, 2.0, DType::f64));
+  for (const Variable& y : {max_pool2d(x, {.kernel = 2, .ceil_mode = true}),
+                            avg_pool2d(x, {.kernel = 2, .ceil_mode = true})}) {
+    EXPECT_EQ(y.shape(), Shape({1, 1, 1, 2}));
+    EXPECT_EQ(doubles_of(y), (std::vector<double>{2, 2}));
+  }
+  EXPECT_THROW(static_cast<void>(max_pool2d(x, {.kernel = 2})), ShapeError);
+  EXPECT_THROW(static_cast<void>(max_pool2d(x, {.kernel = 4, .stride = 2, .ceil_mode = true})),
+               ShapeError);
+}
+
 }  // namespace
 }  // namespace lockstep::test

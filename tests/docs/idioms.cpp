@@ -75,6 +75,7 @@ void communication(const std::shared_ptr<ProcessGroup>& group, const Tensor& t,
   group->all_reduce(t, ReduceOp::sum).wait();
   Work work = group->all_reduce(t, ReduceOp::sum);
   work = group->all_gather(t, output);
+  work = group->all_to_all(t, output);
   const std::string everywhere = broadcast_object(*group, object, 0);
   const auto pair = group->new_group({0, 1});
   group->barrier();

@@ -250,4 +250,21 @@ TEST(FurtherActivations, EqualTheirFunctions) {
 }
 
 }  // namespace
+TEST(FurtherLayers, NormsHaveParametersAsPyTorchsArgumentsSay) {
+  EXPECT_EQ(parameters_of(nn::LayerNorm(6)), (Shapes{{"weight", {6}}, {"bias", {6}}}));
+  EXPECT_EQ(parameters_of(nn::LayerNorm(6, 1e-5, true, false)), (Shapes{{"weight", {6}}}));
+  EXPECT_EQ(parameters_of(nn::LayerNorm(6, 1e-5, false)), Shapes{});
+  EXPECT_EQ(parameters_of(nn::RMSNorm(6, 1e-5, false)), Shapes{});
+  // PyTorch's third argument is the momentum: 0.1 is not "true".
+  static_assert(!std::is_constructible_v<nn::InstanceNorm2d, int, double, double>);
+  const Variable x(Tensor::from(std::vector<float>{1, 2, 3, 5, 9, 13}, {2, 3}));
+  for (const auto& layer :
+       std::vector<std::pair<std::shared_ptr<nn::Module>, std::shared_ptr<nn::Module>>>{
+           {std::make_shared<nn::LayerNorm>(3), std::make_shared<nn::LayerNorm>(3, 1e-5, false)},
+           {std::make_shared<nn::RMSNorm>(3), std::make_shared<nn::RMSNorm>(3, 1e-6, false)}}) {
+    EXPECT_EQ((*layer.first)(x).data().to_vector<float>(),
+              (*layer.second)(x).data().to_vector<float>());
+  }
+}
+
 }  // namespace lockstep

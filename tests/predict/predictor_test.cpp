@@ -118,7 +118,9 @@ struct Lookup : nn::Module {
   std::shared_ptr<nn::Embedding> table =
       register_module("table", std::make_shared<nn::Embedding>(10, 4));
   std::shared_ptr<nn::Linear> fc = register_module("fc", std::make_shared<nn::Linear>(12, 2));
-  Variable forward(const Variable& x) override { return fc->forward(flatten(table->forward(x))); }
+  Variable forward(const Variable& x) override {
+    return fc->forward(flatten(table->forward(x), 1));
+  }
 };
 
 TEST(Predictor, LooksIndicesUpAndRefusesNumbersInTheirPlace) {

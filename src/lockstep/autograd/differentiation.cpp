@@ -178,7 +178,8 @@ void Differentiation::give_gradients(std::span<const Variable> inputs,
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!grad_outputs_[i].defined()) continue;
-    roots.push_back(outputs[i]);
+    // Autocast may have been on then and off now, or the other way round.
+    roots.push_back(to(outputs[i], grad_outputs_[i].data().dtype()));
     of_roots.push_back(grad_outputs_[i]);
   }
   const auto gradients =

@@ -52,6 +52,13 @@ void Node::let_go(IntrusivePtr<Node> node) noexcept {
   going = false;
 }
 
+Variable Node::as_recorded(const Variable& input) {
+  if (!input.defined() || input.requires_grad()) return input;
+  Variable constant(input.data());
+  constant.record()->rounds_results_to = input.record()->rounds_results_to;
+  return constant;
+}
+
 void Node::add_input(const Variable& variable) {
   auto place = static_cast<std::size_t>(input_count_++);
   if (place < inputs_.size()) {
@@ -123,7 +130,7 @@ void Node::attach(std::span<Tensor> outputs, std::span<Variable> results,
                   const IntrusivePtr<Node>& node, const NodeInputs& inputs) {
   if (node) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      node->add_input(inputs[i] ? *inputs[i] : Variable());
+      node->add_input(inputs[i] ? as_recorded(*inputs[i]) : Variable());
       const auto* record = inputs[i] ? inputs[i]->record() : nullptr;
       if (!record || !record->producer) continue;
       // Another thread made it, so its number may be ahead of this thread's (Lamport 1978).

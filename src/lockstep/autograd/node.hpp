@@ -105,6 +105,9 @@ class Node : public RefCounted<Node> {
   static void attach(std::span<Tensor> outputs, std::span<Variable> results,
                      const IntrusivePtr<Node>& node, const NodeInputs& inputs);
   void add_input(const Variable& variable);
+  /// The input as this node has it: one without a gradient gets none later either, though it may be
+  /// trained before the backward pass.
+  static Variable as_recorded(const Variable& input);
   /// inputs_[i] is an owner that does not need its value.
   void make_edge(std::size_t i) noexcept;
   [[nodiscard]] const Variable& further_input(int i) const;

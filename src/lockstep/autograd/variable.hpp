@@ -87,8 +87,10 @@ class Variable {
   explicit Variable(Tensor data, bool requires_grad = false);
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(record_); }
-  [[nodiscard]] const Tensor& data() const { return value().data; }
-  [[nodiscard]] const Shape& shape() const { return value().data.shape(); }
+  [[nodiscard]] const Tensor& data() const& { return value().data; }
+  [[nodiscard]] Tensor data() const&& { return value().data; }
+  [[nodiscard]] const Shape& shape() const& { return value().data.shape(); }
+  [[nodiscard]] Shape shape() const&& { return value().data.shape(); }
   /// The value of a variable of one element.
   [[nodiscard]] double item() const { return data().item(); }
   /// Row `i` of the leading dimension, without that dimension; counts from the end if negative. A
@@ -97,9 +99,10 @@ class Variable {
 
   /// If operations record: x becomes the result of x + y, with its gradient; other handles to the
   /// old x, and results computed from it, keep the old value. A leaf that requires a gradient
-  /// throws Error, as in PyTorch. Under NoGradGuard: the value changes in place, for every handle
-  /// to x. Do not call it between a forward pass that used x and its backward. Throws ShapeError if
-  /// y cannot be repeated to the shape of x.
+  /// throws Error, as in PyTorch, and so does one that other handles share if the result needs no
+  /// gradient either, since these would keep the old value. Under NoGradGuard: the value changes in
+  /// place, for every handle to x. Do not call it between a forward pass that used x and its
+  /// backward. Throws ShapeError if y cannot be repeated to the shape of x.
   Variable& operator+=(const Variable& y) &;
   Variable& operator-=(const Variable& y) &;
   Variable& operator*=(const Variable& y) &;

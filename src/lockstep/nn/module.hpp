@@ -23,7 +23,7 @@ struct NamedParameter {
 ///   struct Net : nn::Module {
 ///     std::shared_ptr<nn::Linear> fc = register_module("fc", std::make_shared<nn::Linear>(784,
 ///     10)); Variable forward(const Variable& x) override { return
-///     log_softmax(fc->forward(flatten(x))); }
+///     log_softmax(fc->forward(flatten(x, 1))); }
 ///   };
 /// Not copyable: parameters have one owner.
 class Module {

@@ -57,7 +57,7 @@ const StateDict::Entry* StateDict::find(std::string_view name) const noexcept {
   return nullptr;
 }
 
-const Tensor& StateDict::at(std::string_view name) const {
+const Tensor& StateDict::at(std::string_view name) const& {
   if (const auto* entry = find(name)) return entry->tensor;
   std::string names;
   for (const auto& entry : entries_) names += (names.empty() ? "" : ", ") + entry.name;

@@ -81,7 +81,8 @@ class StateDict {
   /// The entry, or null.
   [[nodiscard]] const Entry* find(std::string_view name) const noexcept;
   /// The tensor; throws Error naming the nearest names if absent.
-  [[nodiscard]] const Tensor& at(std::string_view name) const;
+  [[nodiscard]] const Tensor& at(std::string_view name) const&;
+  [[nodiscard]] Tensor at(std::string_view name) const&& { return at(name); }
 
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] auto begin() const noexcept { return entries_.begin(); }

@@ -24,7 +24,7 @@ Operations shape_operations() {
        {{64, 51}},
        [](const Inputs& v) { return gather(v[0], 1, nine_of_each_row(v[0])); }},
 
-      {"flatten", {{8, 20, 4, 4}}, [](const Inputs& v) { return flatten(v[0]); }},
+      {"flatten", {{8, 20, 4, 4}}, [](const Inputs& v) { return flatten(v[0], 1); }},
       {"transpose_last", {{4, 70, 45}}, [](const Inputs& v) { return transpose(v[0], 1, 2); }},
       {"transpose_heads", {{4, 49, 6, 32}}, [](const Inputs& v) { return transpose(v[0], 1, 2); }},
       {"permute",

@@ -21,6 +21,13 @@ Variable& Variable::become(const char* operation, const Variable& result) {
         " y, where x is a leaf that requires a gradient: its value may change only while nothing "
         "is recorded. Put it under a NoGradGuard, or write x = x + y to get a new result");
   }
+  if (grad_enabled() && is_leaf() && !result.requires_grad() && record_->owners() > 1) {
+    throw Error(
+        std::string("x ") + operation +
+        " y, where x is a leaf that other handles share, such as a model's parameter: they "
+        "would keep the old value. Put it under a NoGradGuard to change the value of all, or "
+        "write x = x + y for a new one of this handle");
+  }
   if (result.shape() != shape()) {
     throw ShapeError(std::string("x ") + operation + " y, where x is " + describe(data()) +
                      ": the result would be " + describe(result.data()) +

@@ -119,7 +119,12 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
 
   void backward(const Tensor& grad_output) override {
     const std::int64_t rows = target_.numel();
-    const GradTarget to_weight = grad_target(1), to_x = grad_target(0);
+    const bool is_one_variable = input(0).record() == input(1).record();
+    const GradTarget to_weight = grad_target(1);
+    const GradTarget to_x = !is_one_variable ? grad_target(0)
+                            : to_weight.wanted
+                                ? GradTarget{true, false, Tensor::empty_like(to_weight.tensor)}
+                                : GradTarget{};
     ProductGradients to{.accumulate_x = to_x.accumulate, .accumulate_weight = to_weight.accumulate};
     if (to_x.wanted) to.x = to_x.tensor.reshape({rows, x_.size(-1)});
     if (to_weight.wanted && rows == 0 && !to_weight.accumulate) to_weight.tensor.zero();
@@ -139,6 +144,7 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
           to.add(begin, end, chunk, weight_);
         });
     if (rounds) to_weight.tensor.copy_from(to.weight.to(to_weight.tensor.dtype()));
+    if (is_one_variable) pass_grad(0, to_x.tensor);
   }
   void differentiate(Differentiation& d) override {
     differentiate_loss(d, input(0).data().shape(), target_, options_);

@@ -152,7 +152,8 @@ Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& 
     if (2 * padding > kernel) complain("padding is above half the kernel");
     if (extent < 1) complain("the input is empty there");
     const std::int64_t room = extent + 2 * padding - kernel;
-    if (room < 0) complain("the window is larger than the padded input");
+    if (room + (o.ceil_mode ? stride - 1 : 0) < 0)
+      complain("the window is larger than the padded input");
     std::int64_t out = (o.ceil_mode ? room + stride - 1 : room) / stride + 1;
     // A window must begin within the input or the padding before it.
     if (o.ceil_mode && (out - 1) * stride >= extent + padding) --out;

@@ -1,5 +1,7 @@
 #include <lockstep/autograd/functional/shape.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -163,11 +165,24 @@ Variable reshape(const Variable& x, const OpenShape& shape) {
   return record<ReshapeNode>(x.data().reshape(shape), {&x});
 }
 
-Variable flatten(const Variable& x) {
-  if (x.shape().dims() < 1) throw ShapeError("flatten needs a leading dimension, not a scalar");
-  std::int64_t rest = 1;
-  for (int d = 1; d < x.shape().dims(); ++d) rest *= x.shape()[d];
-  return reshape(x, {x.shape()[0], rest});
+Variable flatten(const Variable& x, int start_dim, int end_dim) {
+  const Shape& shape = x.shape();
+  const int dims = shape.dims(), known = std::max(dims, 1);
+  const int first = start_dim < 0 ? start_dim + known : start_dim;
+  const int last = end_dim < 0 ? end_dim + known : end_dim;
+  if (first < 0 || last >= known || first > last) {
+    throw ShapeError(fmt::format(
+        "flatten of {} from dimension {} to {}: name dimensions that it has, the earlier one first",
+        describe(x.data()), start_dim, end_dim));
+  }
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  std::size_t count = 0;
+  for (int d = 0; d < first; ++d) extents[count++] = shape[d];
+  std::int64_t& together = extents[count++];
+  together = 1;
+  for (int d = first; d <= last && d < dims; ++d) together *= shape[d];
+  for (int d = last + 1; d < dims; ++d) extents[count++] = shape[d];
+  return reshape(x, Shape(std::span(extents).first(count)));
 }
 
 Variable permute(const Variable& x, const Dims& dims) {

@@ -14,8 +14,10 @@ namespace lockstep {
 /// The same elements with another shape; one extent may be -1 and is inferred.
 [[nodiscard]] Variable reshape(const Variable& x, const OpenShape& shape);
 
-/// x[N, ...] -> [N, rest].
-[[nodiscard]] Variable flatten(const Variable& x);
+/// Dimensions start_dim to end_dim as one (torch.flatten); negative ones count from the end. A
+/// scalar becomes [1]. Throws ShapeError for dimensions that x does not have, or in another order.
+/// Samples stay apart by flatten(x, 1).
+[[nodiscard]] Variable flatten(const Variable& x, int start_dim = 0, int end_dim = -1);
 
 /// Dimension d of the result is dimension dims[d] of x.
 [[nodiscard]] Variable permute(const Variable& x, const Dims& dims);

@@ -1,4 +1,7 @@
 #pragma once
+#include <concepts>
+#include <initializer_list>
+
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/dims.hpp>
 
@@ -14,13 +17,23 @@ namespace lockstep {
 /// is 0 where the norm is 0. Throws ShapeError for an empty dimension if p is negative or infinite.
 [[nodiscard]] Variable norm(const Operand& x, double p = 2.0, const Dims& dims = {},
                             bool keepdim = false);
+/// The 2-norm over these dimensions: norm(x, {1}) is torch.norm(x, dim=1).
+[[nodiscard]] inline Variable norm(const Operand& x, std::initializer_list<int> dims,
+                                   bool keepdim = false) {
+  return norm(x, 2.0, Dims(dims), keepdim);
+}
 /// The variance: squared differences to the mean, summed and divided by the number of elements less
 /// `correction`, which is 1 for the unbiased estimate. Of as many elements as the correction: NaN.
 [[nodiscard]] Variable var(const Operand& x, const Dims& dims = {}, double correction = 1.0,
                            bool keepdim = false);
+/// The third argument is no keepdim.
+template <std::same_as<bool> Keepdim>
+Variable var(const Operand& x, const Dims& dims, Keepdim keepdim) = delete;
 /// The standard deviation, whose gradient is 0 where it is 0. Write lockstep::std where both
 /// namespaces are in use.
 [[nodiscard]] Variable std(const Operand& x, const Dims& dims = {}, double correction = 1.0,
                            bool keepdim = false);
+template <std::same_as<bool> Keepdim>
+Variable std(const Operand& x, const Dims& dims, Keepdim keepdim) = delete;
 
 }  // namespace lockstep

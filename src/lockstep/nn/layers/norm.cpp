@@ -26,22 +26,35 @@ const Shape& checked(const char* layer, const Shape& normalized_shape) {
   return normalized_shape;
 }
 
+/// The weight of a norm without one.
+Variable ones_like_rows(const Variable& x, const Shape& normalized_shape) {
+  return Variable(Tensor::full(normalized_shape, 1.0, x.data().dtype(), x.data().device()));
+}
+
 }  // namespace
 
-LayerNorm::LayerNorm(const Shape& normalized_shape, double eps, bool bias) : eps_(eps) {
-  weight_ = register_parameter("weight", Tensor::full(checked("LayerNorm", normalized_shape), 1.0));
+LayerNorm::LayerNorm(const Shape& normalized_shape, double eps, bool elementwise_affine, bool bias)
+    : normalized_shape_(checked("LayerNorm", normalized_shape)), eps_(eps) {
+  if (!elementwise_affine) return;
+  weight_ = register_parameter("weight", Tensor::full(normalized_shape, 1.0));
   if (bias) bias_ = register_parameter("bias", Tensor::zeros(normalized_shape));
 }
 
 Variable LayerNorm::forward(const Variable& x) {
+  if (!weight_.defined()) return layer_norm(x, ones_like_rows(x, normalized_shape_), {}, eps_);
   return layer_norm(x, used(*this, weight_), used(*this, bias_), eps_);
 }
 
-RMSNorm::RMSNorm(const Shape& normalized_shape, double eps) : eps_(eps) {
-  weight_ = register_parameter("weight", Tensor::full(checked("RMSNorm", normalized_shape), 1.0));
+RMSNorm::RMSNorm(const Shape& normalized_shape, double eps, bool elementwise_affine)
+    : normalized_shape_(checked("RMSNorm", normalized_shape)), eps_(eps) {
+  if (elementwise_affine)
+    weight_ = register_parameter("weight", Tensor::full(normalized_shape, 1.0));
 }
 
-Variable RMSNorm::forward(const Variable& x) { return rms_norm(x, used(*this, weight_), eps_); }
+Variable RMSNorm::forward(const Variable& x) {
+  if (!weight_.defined()) return rms_norm(x, ones_like_rows(x, normalized_shape_), eps_);
+  return rms_norm(x, used(*this, weight_), eps_);
+}
 
 GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, double eps, bool affine)
     : num_groups_(num_groups), eps_(eps) {

@@ -1,33 +1,41 @@
 #pragma once
+#include <concepts>
 #include <cstdint>
 
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
 
-/// x[..., normalized_shape] -> the same shape, normalised over those dimensions; parameters weight
-/// (ones) and bias (zeros) of normalized_shape.
+/// x[..., normalized_shape] -> the same shape, normalised over those dimensions; with
+/// `elementwise_affine` the parameter weight (ones), and with `bias` too bias (zeros), of
+/// normalized_shape.
 class LayerNorm : public Module {
  public:
-  explicit LayerNorm(const Shape& normalized_shape, double eps = 1e-5, bool bias = true);
-  explicit LayerNorm(std::int64_t width, double eps = 1e-5, bool bias = true)
-      : LayerNorm(Shape{width}, eps, bias) {}
+  explicit LayerNorm(const Shape& normalized_shape, double eps = 1e-5,
+                     bool elementwise_affine = true, bool bias = true);
+  explicit LayerNorm(std::int64_t width, double eps = 1e-5, bool elementwise_affine = true,
+                     bool bias = true)
+      : LayerNorm(Shape{width}, eps, elementwise_affine, bias) {}
   Variable forward(const Variable& x) override;
 
  private:
+  Shape normalized_shape_;
   Variable weight_, bias_;
   double eps_;
 };
 
-/// x[..., normalized_shape] divided by its root mean square over those dimensions; parameter weight
-/// (ones) of normalized_shape.
+/// x[..., normalized_shape] divided by its root mean square over those dimensions; with
+/// `elementwise_affine` the parameter weight (ones) of normalized_shape.
 class RMSNorm : public Module {
  public:
-  explicit RMSNorm(const Shape& normalized_shape, double eps = 1e-6);
-  explicit RMSNorm(std::int64_t width, double eps = 1e-6) : RMSNorm(Shape{width}, eps) {}
+  explicit RMSNorm(const Shape& normalized_shape, double eps = 1e-6,
+                   bool elementwise_affine = true);
+  explicit RMSNorm(std::int64_t width, double eps = 1e-6, bool elementwise_affine = true)
+      : RMSNorm(Shape{width}, eps, elementwise_affine) {}
   Variable forward(const Variable& x) override;
 
  private:
+  Shape normalized_shape_;
   Variable weight_;
   double eps_;
 };
@@ -48,10 +56,12 @@ class GroupNorm : public Module {
 
 /// x[N, C, L] normalised over each channel of each sample; with `affine` parameters weight (ones)
 /// and bias (zeros) of [C]. By the sample's own statistics always: without PyTorch's
-/// track_running_stats.
+/// track_running_stats. `affine` is a bool and nothing that converts to one, such as PyTorch's
+/// momentum in its place.
 class InstanceNorm1d : public Module {
  public:
-  explicit InstanceNorm1d(std::int64_t num_features, double eps = 1e-5, bool affine = false)
+  template <std::same_as<bool> Flag = bool>
+  explicit InstanceNorm1d(std::int64_t num_features, double eps = 1e-5, Flag affine = false)
       : InstanceNorm1d(3, num_features, eps, affine) {}
   Variable forward(const Variable& x) override;
 
@@ -67,13 +77,15 @@ class InstanceNorm1d : public Module {
 /// The same of x[N, C, H, W].
 class InstanceNorm2d : public InstanceNorm1d {
  public:
-  explicit InstanceNorm2d(std::int64_t num_features, double eps = 1e-5, bool affine = false)
+  template <std::same_as<bool> Flag = bool>
+  explicit InstanceNorm2d(std::int64_t num_features, double eps = 1e-5, Flag affine = false)
       : InstanceNorm1d(4, num_features, eps, affine) {}
 };
 /// The same of x[N, C, D, H, W].
 class InstanceNorm3d : public InstanceNorm1d {
  public:
-  explicit InstanceNorm3d(std::int64_t num_features, double eps = 1e-5, bool affine = false)
+  template <std::same_as<bool> Flag = bool>
+  explicit InstanceNorm3d(std::int64_t num_features, double eps = 1e-5, Flag affine = false)
       : InstanceNorm1d(5, num_features, eps, affine) {}
 };
 

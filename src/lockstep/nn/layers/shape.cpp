@@ -18,7 +18,7 @@ namespace {
 
 Variable Identity::forward(const Variable& x) { return x; }
 
-Variable Flatten::forward(const Variable& x) { return flatten(x); }
+Variable Flatten::forward(const Variable& x) { return flatten(x, 1); }
 
 Variable Unflatten::forward(const Variable& x) {
   const Shape& shape = x.shape();
