@@ -47,7 +47,8 @@ cudnnStatus_t suggest(cudnnConvolutionDescriptor_t operation, int* count, Sugges
     found[i].status = CUDNN_STATUS_SUCCESS;
     found[i].determinism = i == 0 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
     found[i].memory = i == 1 ? std::size_t{1} << 31U : suggested_bytes;
-    found[i].mathType = is_half && i == 2 ? CUDNN_DEFAULT_MATH : cudnn_asked.math_type;
+    const bool uses_tensor_cores = cudnn_asked.has_tensor_cores && i != 2;
+    found[i].mathType = is_half && !uses_tensor_cores ? CUDNN_DEFAULT_MATH : cudnn_asked.math_type;
   }
   const int with_tensor_cores = cudnn_asked.has_tensor_cores ? right + 1 : right;
   *count = cudnn_asked.has_algorithm ? with_tensor_cores : 1;
