@@ -15,6 +15,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/frozen_parameters.hpp>
 #include <lockstep/parallel/gradient_sum.hpp>
 #include <lockstep/parallel/held_gradients.hpp>
 #include <lockstep/parallel/reducer.hpp>
@@ -87,17 +88,6 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
-
-void DistributedDataParallel::expect_frozen_unreached() const {
-  for (const auto& [name, variable] : frozen_) {
-    if (!variable.awaits_gradient()) continue;
-    throw Error(
-        fmt::format("DistributedDataParallel: parameter '{}' is trained, but was frozen at "
-                    "construction, so its gradient is not summed over the ranks. Freeze it only "
-                    "after constructing DistributedDataParallel.",
-                    name));
-  }
-}
 
 void DistributedDataParallel::broadcast_buffers_once_a_step() {
   if (!broadcasts_buffers_ || std::exchange(has_broadcast_, true)) return;
@@ -183,7 +173,7 @@ PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variab
 }
 
 void DistributedDataParallel::leaves_are_known(bool first, bool reached) {
-  expect_frozen_unreached();
+  expect_unreached("DistributedDataParallel", frozen_);
   if (state_.syncs && !sum_->keeps_part())
     broadcast_buffers_once_a_step();  // without samples there was no forward
   state_.sum = reached ? Sum::begun : Sum::waits;

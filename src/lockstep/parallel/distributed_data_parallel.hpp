@@ -200,7 +200,6 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// Scales the held gradients to these weights.
   void hold(Share share);
   void warn_of_own_gradients();
-  void expect_frozen_unreached() const;
   [[nodiscard]] Reducer& reducer() const noexcept;
   void run_shards(const std::function<void(std::int64_t)>& body);
   void finish_sum();

@@ -93,7 +93,9 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
     if (message.awaited().empty()) return taken(std::move(message));
     call = message.head().id;
-    arriving_.push_back(arriving(std::move(message)));
+    // Received even if the call has expired: the messages would stay in MPI's queues.
+    std::vector<Work> works = transport_.receive_tensors(Channel::answers, message);
+    arriving_.push_back({.message = std::move(message), .works = std::move(works)});
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
@@ -106,18 +108,6 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
     }
   }
   return std::nullopt;
-}
-
-// Received even if the call has expired: the messages would stay in MPI's queues.
-Answers::Arriving Answers::arriving(IncomingMessage&& message) {
-  message.allocate_awaited();
-  std::vector<Work> works;
-  works.reserve(message.awaited().size());
-  for (const auto& awaited : message.awaited()) {
-    works.push_back(transport_.receive_tensor(Channel::answers, message.tensors()[awaited.tensor],
-                                              message.from(), awaited.tag));
-  }
-  return {.message = std::move(message), .works = std::move(works)};
 }
 
 std::optional<Answers::Received> Answers::take_arrived() {

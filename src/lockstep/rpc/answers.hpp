@@ -97,8 +97,6 @@ class Answers {
   // With the role of the receiver:
   [[nodiscard]] std::optional<Received> look();
   [[nodiscard]] std::optional<Received> take_message(Tensor bytes, int from);
-  /// Starts to receive its tensors.
-  [[nodiscard]] Arriving arriving(IncomingMessage&& message);
   /// Removes its call from the table.
   [[nodiscard]] Received taken(IncomingMessage&& message);
   /// Removes a call from the table; threads that wait for it need not receive answers any more.

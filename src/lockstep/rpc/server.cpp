@@ -272,13 +272,7 @@ bool Server::is_long(const Request& request) noexcept {
 
 void Server::receive_tensors(IncomingMessage& message) {
   if (message.awaited().empty() || message.from() == workers_.id()) return;
-  message.allocate_awaited();
-  std::vector<Work> works;
-  works.reserve(message.awaited().size());
-  for (const auto& awaited : message.awaited()) {
-    works.push_back(transport_.receive_tensor(Channel::requests, message.tensors()[awaited.tensor],
-                                              message.from(), awaited.tag));
-  }
+  std::vector<Work> works = transport_.receive_tensors(Channel::requests, message);
   const auto until = deadline_of(message.head());
   for (Work& work : works) {
     while (!MessagePort::wait_for(work, std::chrono::milliseconds(200), transport_.awake())) {

@@ -76,8 +76,15 @@ Work Transport::receive_next(Channel channel) {
   return MessagePort(group(channel)).irecv(any_source);
 }
 
-Work Transport::receive_tensor(Channel channel, const Tensor& tensor, int from, int tag) {
-  return group(channel).irecv(tensor, from, tag);
+std::vector<Work> Transport::receive_tensors(Channel channel, IncomingMessage& message) {
+  message.allocate_awaited();
+  std::vector<Work> works;
+  works.reserve(message.awaited().size());
+  for (const auto& awaited : message.awaited()) {
+    works.push_back(
+        group(channel).irecv(message.tensors()[awaited.tensor], message.from(), awaited.tag));
+  }
+  return works;
 }
 
 void Transport::on_received(Channel channel, int from, const Head& head, bool tells) {

@@ -53,7 +53,8 @@ class Transport {
 
   /// Starts receiving the next message.
   [[nodiscard]] Work receive_next(Channel channel);
-  [[nodiscard]] Work receive_tensor(Channel channel, const Tensor& tensor, int from, int tag);
+  /// Makes the tensors that follow the message, and starts receiving them.
+  [[nodiscard]] std::vector<Work> receive_tensors(Channel channel, IncomingMessage& message);
   /// A message was received. `tells`: send a credit where one is due.
   void on_received(Channel channel, int from, const Head& head, bool tells = true);
   /// A credit was received.

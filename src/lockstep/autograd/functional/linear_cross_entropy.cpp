@@ -121,10 +121,12 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
     const std::int64_t rows = target_.numel();
     const bool is_one_variable = input(0).record() == input(1).record();
     const GradTarget to_weight = grad_target(1);
-    const GradTarget to_x = !is_one_variable ? grad_target(0)
-                            : to_weight.wanted
-                                ? GradTarget{true, false, Tensor::empty_like(to_weight.tensor)}
-                                : GradTarget{};
+    GradTarget to_x;
+    if (!is_one_variable) {
+      to_x = grad_target(0);
+    } else if (to_weight.wanted) {  // apart, until the weight's is written
+      to_x = {.wanted = true, .accumulate = false, .tensor = Tensor::empty_like(to_weight.tensor)};
+    }
     ProductGradients to{.accumulate_x = to_x.accumulate, .accumulate_weight = to_weight.accumulate};
     if (to_x.wanted) to.x = to_x.tensor.reshape({rows, x_.size(-1)});
     if (to_weight.wanted && rows == 0 && !to_weight.accumulate) to_weight.tensor.zero();

@@ -166,22 +166,20 @@ Variable reshape(const Variable& x, const OpenShape& shape) {
 }
 
 Variable flatten(const Variable& x, int start_dim, int end_dim) {
-  const Shape& shape = x.shape();
-  const int dims = shape.dims(), known = std::max(dims, 1);
-  const int first = start_dim < 0 ? start_dim + known : start_dim;
-  const int last = end_dim < 0 ? end_dim + known : end_dim;
-  if (first < 0 || last >= known || first > last) {
-    throw ShapeError(fmt::format(
-        "flatten of {} from dimension {} to {}: name dimensions that it has, the earlier one first",
-        describe(x.data()), start_dim, end_dim));
+  const Shape shape = x.shape().dims() == 0 ? Shape{1} : x.shape();
+  const int first = resolve_dim(shape, start_dim), last = resolve_dim(shape, end_dim);
+  if (first > last) {
+    throw ShapeError(
+        fmt::format("flatten of {} from dimension {} to {}: name the earlier one first",
+                    describe(x.data()), start_dim, end_dim));
   }
   std::array<std::int64_t, Shape::max_dims> extents{};
   std::size_t count = 0;
   for (int d = 0; d < first; ++d) extents[count++] = shape[d];
   std::int64_t& together = extents[count++];
   together = 1;
-  for (int d = first; d <= last && d < dims; ++d) together *= shape[d];
-  for (int d = last + 1; d < dims; ++d) extents[count++] = shape[d];
+  for (int d = first; d <= last; ++d) together *= shape[d];
+  for (int d = last + 1; d < shape.dims(); ++d) extents[count++] = shape[d];
   return reshape(x, Shape(std::span(extents).first(count)));
 }
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <iterator>
 #include <set>
 #include <unordered_set>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/lower_case.hpp>
 #include <lockstep/base/some_of.hpp>
 #include <lockstep/data/files/hdf5_array.hpp>
 #include <lockstep/data/files/joined_array.hpp>
@@ -144,9 +144,7 @@ void declare_test_path(DeckTable& table, std::vector<std::string>& test_path) {
 }
 
 bool is_table(const fs::path& file) {
-  std::string name = file.filename().string();
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string name = lower_case(file.filename().string());
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
   return std::ranges::any_of(std::array{".csv", ".tsv", ".txt"},
                              [&](const char* ending) { return name.ends_with(ending); });

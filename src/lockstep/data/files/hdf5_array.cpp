@@ -277,8 +277,7 @@ struct Hdf5Array::State {
       const std::int64_t i = at - numbers.begin();
       throw InputError(
           fmt::format("{}: element {} of sample {} is {:g}, which stands for a missing value "
-                      "(attribute {}): fill "
-                      "the gap, or leave the sample out.",
+                      "(attribute {}): fill the gap, or leave the sample out.",
                       description, i % row_elements, begin + i / row_elements, number, attribute));
     }
   }

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/lower_case.hpp>
 
 namespace lockstep {
 namespace {
@@ -82,9 +83,7 @@ Image read_image(const std::filesystem::path& file, std::int64_t channels) {
 }
 
 bool is_image_name(const std::filesystem::path& file) {
-  std::string extension = file.extension().string();
-  std::ranges::transform(extension, extension.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string extension = lower_case(file.extension().string());
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
 

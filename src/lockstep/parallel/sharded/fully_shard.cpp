@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 
@@ -17,6 +18,7 @@
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/parallel/found_inf.hpp>
+#include <lockstep/parallel/frozen_parameters.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sharded/shard_reducer.hpp>
 #include <lockstep/parallel/sharded/sharded_units.hpp>
@@ -164,6 +166,7 @@ FullyShardedDataParallel::FullyShardedDataParallel(std::shared_ptr<nn::Module> m
   std::vector<Shape> shapes(places.size());
   for (const ShardedUnits::Unit& unit : units_->units()) {
     for (const FlatShard& shard : unit.shards) {
+      if (!shard.is_trained()) std::ranges::copy(shard.parameters(), std::back_inserter(frozen_));
       for (std::size_t p = 0; p < shard.pieces().size(); ++p) {
         const std::size_t place = places.at(shard.pieces()[p].name);
         pieces_[place] = shard.pieces()[p];
@@ -222,24 +225,8 @@ PassObserver::Answer FullyShardedDataParallel::pass_begins(std::span<const Varia
   return {.follows = true};
 }
 
-void FullyShardedDataParallel::expect_frozen_unreached() const {
-  for (const auto& unit : units_->units()) {
-    for (const FlatShard& shard : unit.shards) {
-      if (shard.is_trained()) continue;
-      for (const auto& [name, variable] : shard.parameters()) {
-        if (!variable.awaits_gradient()) continue;
-        throw Error(fmt::format(
-            "FullyShardedDataParallel: parameter '{}' is trained, but was frozen at construction, "
-            "so its gradient is not summed over the ranks. Freeze it only after constructing "
-            "FullyShardedDataParallel.",
-            name));
-      }
-    }
-  }
-}
-
 void FullyShardedDataParallel::leaves_are_known(bool /*first*/, bool /*reached*/) {
-  expect_frozen_unreached();
+  expect_unreached("FullyShardedDataParallel", frozen_);
   const bool weighted = WeightedPass::is_running();
   const double ranks = all_ranks();
   if (keeps_any_ && weighted != is_weighted_) reducer_->scale_kept(weighted ? 1.0 / ranks : ranks);

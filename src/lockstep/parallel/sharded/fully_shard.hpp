@@ -167,7 +167,6 @@ class FullyShardedDataParallel final : private PassObserver {
  private:
   Answer pass_begins(std::span<const Variable> roots, std::span<const Tensor> gradients,
                      double seed) override;
-  void expect_frozen_unreached() const;
   void leaves_are_known(bool first, bool reached) override;
   void pass_is_over() override;
   void pass_has_failed() noexcept override;
@@ -184,9 +183,10 @@ class FullyShardedDataParallel final : private PassObserver {
   std::shared_ptr<ShardedUnits> units_;
   std::unique_ptr<ShardReducer> reducer_;
   std::vector<nn::NamedParameter> pieces_;
-  StateDict state_;               ///< see state_dict()
-  std::unique_ptr<Watch> watch_;  ///< of a backward pass
-  bool syncs_ = true;             ///< outside no_sync()
+  std::vector<nn::NamedParameter> frozen_;  ///< at construction
+  StateDict state_;                         ///< see state_dict()
+  std::unique_ptr<Watch> watch_;            ///< of a backward pass
+  bool syncs_ = true;                       ///< outside no_sync()
   bool is_weighted_ = false;  ///< the present pass; between passes, gradients that are kept whole
   bool keeps_any_ = false;    ///< gradients of passes within no_sync()
 };

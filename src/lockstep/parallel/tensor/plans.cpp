@@ -109,9 +109,8 @@ void tensor_parallelize(nn::Module& model, const GroupPtr& group) {
   if (plan.empty()) {
     throw InputError(
         "tensor parallelism has a ready plan for model.kind = \"gpt\" and \"transformer\", and for "
-        "\"mlp\" with at least two layers, not for this model. Divide it by parallelize_module and "
-        "a "
-        "plan of your own, or train it data-parallel (mesh.tp = 1)");
+        "\"mlp\" with at least two layers, not for this model. Divide it by parallelize_module "
+        "and a plan of your own, or train it data-parallel (mesh.tp = 1)");
   }
   parallelize_module(model, group, plan);
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -20,6 +19,7 @@
 #include <lockstep/tensor/runtime/device_runtime.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/tf32.hpp>
+#include <lockstep/train/launch/shared_devices.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -128,30 +128,15 @@ NodeLayout layout_of(const std::vector<Place>& places) {
   return NodeLayout(machines);
 }
 
-/// The ranks of each device, by machine and name of the device. The host is none.
-std::map<std::pair<int, std::string>, std::vector<int>> users_of_devices(
-    const NodeLayout& layout, const std::vector<std::string>& device_of_rank) {
-  std::map<std::pair<int, std::string>, std::vector<int>> users;
-  const std::string host = to_string(Device{});
-  for (std::size_t rank = 0; rank < device_of_rank.size(); ++rank) {
-    if (device_of_rank[rank] == host) continue;
-    const int number = static_cast<int>(rank);
-    users[{layout.node_of(number), device_of_rank[rank]}].push_back(number);
+/// "ranks 0, 1 of node7 on sim:0", for each.
+std::vector<std::string> in_words(const std::vector<SharedDevice>& shared,
+                                  const std::vector<Place>& places) {
+  std::vector<std::string> words;
+  for (const auto& [node, device, ranks] : shared) {
+    words.push_back(fmt::format("ranks {} of {} on {}", fmt::join(ranks, ", "),
+                                places[static_cast<std::size_t>(ranks.front())].host, device));
   }
-  return users;
-}
-
-/// The ranks of each device with several: "ranks 0, 1 of node7 on sim:0".
-std::vector<std::string> shared_devices(const std::vector<Place>& places, const NodeLayout& layout,
-                                        const std::vector<std::string>& device_of_rank) {
-  std::vector<std::string> shared;
-  for (const auto& [device, ranks] : users_of_devices(layout, device_of_rank)) {
-    if (ranks.size() < 2) continue;
-    shared.push_back(fmt::format("ranks {} of {} on {}", fmt::join(ranks, ", "),
-                                 places[static_cast<std::size_t>(ranks.front())].host,
-                                 device.second));
-  }
-  return shared;
+  return words;
 }
 
 std::string in_words(const std::vector<std::string>& devices,
@@ -173,20 +158,18 @@ void expect_device_text(const std::string& device) { static_cast<void>(wish_of(d
 AutomaticDevice automatic_device(const NodeLayout& layout,
                                  const std::vector<std::string>& gpu_of_rank) {
   const auto without = std::ranges::find(gpu_of_rank, std::string());
-  const auto see_one = std::ranges::count_if(gpu_of_rank, [](const auto& g) { return !g.empty(); });
-  if (see_one == 0) return {};
+  if (std::ranges::all_of(gpu_of_rank, &std::string::empty)) return {};
   if (without != gpu_of_rank.end()) {
     return {DeviceType::host,
             fmt::format("run.device = \"auto\" computes on the host, as rank {} sees no GPU",
                         without - gpu_of_rank.begin())};
   }
-  for (const auto& [gpu, ranks] : users_of_devices(layout, gpu_of_rank)) {
-    if (ranks.size() < 2) continue;
+  if (const auto shared = shared_devices(layout, gpu_of_rank); !shared.empty()) {
     return {
         DeviceType::host,
         fmt::format("run.device = \"auto\" computes on the host, as ranks {} would share GPU {}: "
                     "start at most one rank for each GPU of a machine to use them",
-                    fmt::join(ranks, ", "), gpu.second)};
+                    fmt::join(shared.front().ranks, ", "), shared.front().name)};
   }
   return {DeviceType::cuda, ""};
 }
@@ -207,7 +190,7 @@ DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
     CachingAllocator::of(device).set_limit(static_cast<std::size_t>(options.device_memory));
     return identity_of(device);
   });
-  const auto shared = shared_devices(places, layout, identities);
+  const auto shared = in_words(shared_devices(layout, identities), places);
   if (!shared.empty()) {
     agree(group, [&] {
       if (options.device_sharing) return;
