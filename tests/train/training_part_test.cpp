@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/threads_group.hpp>
@@ -117,6 +121,12 @@ class Diary : public TrainingPart {
   Tensor sum;
 };
 
+std::vector<std::vector<double>> values_of(const StateDict& state) {
+  std::vector<std::vector<double>> values;
+  for (const auto& entry : state) values.push_back(entry.tensor.to(DType::f64).to_vector<double>());
+  return values;
+}
+
 class PartsInRuns : public testing::Test {
  protected:
   /// Trains to the end in `folder`, with one part per rank; from a checkpoint, if given.
@@ -210,6 +220,65 @@ TEST_F(PartsInRuns, OneThatIsOverEndsTheTraining) {
   train("run", {{std::make_shared<Once>()}, {std::make_shared<Once>()}});
   EXPECT_EQ(list_checkpoints(scratch_.file("run/checkpoints")).size(), 1U);
   EXPECT_EQ(load_checkpoint(checkpoint("run", 3)).train.epoch, 1);
+}
+
+/// Asks for a stop when the evaluation after `epoch` begins, and counts those that end.
+struct StopsEvaluation : TrainingPart {
+  explicit StopsEvaluation(std::int64_t its_epoch) : epoch(its_epoch) {}
+  [[nodiscard]] std::string name() const override { return "stops_evaluation"; }
+  void before_evaluation(const Training& training) override {
+    if (training.state.epoch != epoch) return;
+    if (training.group->rank() == 0) std::ofstream(training.folder->file("stop")) << '\n';
+    const auto start = Clock::now();
+    while (training.folder->stop_reason(0) == StopReason::none && seconds_since(start) < 30)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void evaluated(const Training& /*training*/, const Evaluation& /*found*/) override { ++count; }
+  void end_run(const Training& /*training*/, Outcome& outcome) override { end = outcome; }
+
+  std::int64_t epoch, count = 0;
+  Outcome end;
+};
+
+TEST_F(PartsInRuns, AnEvaluationStopsBetweenBatchesAndIsMadeByTheResumedRun) {
+  const Overrides options{"eval.batch_size=2", "train.early_stop_patience=5",
+                          "averaging.kind='ema'", "schedule.kind='plateau'",
+                          "checkpoint.best='loss'"};
+  const auto parts = [](std::int64_t epoch) {
+    std::vector<std::shared_ptr<StopsEvaluation>> of_ranks;
+    for (int rank = 0; rank < 3; ++rank)  // 10 batches: 4, 3, 3
+      of_ranks.push_back(std::make_shared<StopsEvaluation>(epoch));
+    return of_ranks;
+  };
+  const auto lists = [](const auto& of_ranks) {
+    std::vector<TrainingParts> result;
+    for (const auto& part : of_ranks) result.push_back({part});
+    return result;
+  };
+  train("whole", lists(parts(-1)), options);
+  const CheckpointContents whole = load_checkpoint(checkpoint("whole", 6));
+  for (const std::int64_t epoch : {1, 2}) {
+    const std::string number = std::to_string(epoch);
+    const auto stopped = parts(epoch), resumed = parts(-1);
+    train("stopped" + number, lists(stopped), options);
+    EXPECT_EQ(stopped[0]->end.stopped, StopReason::stop_file);
+    EXPECT_EQ(stopped[2]->count, epoch - 1);
+    const std::string left = checkpoint("stopped" + number, 3 * epoch);
+    EXPECT_EQ(load_checkpoint(left).train.epoch, epoch);
+    EXPECT_TRUE(load_checkpoint(left).train.metrics.empty());
+
+    train("resumed" + number, lists(resumed), options, left);
+    EXPECT_EQ(resumed[2]->count, 3 - epoch);
+    ASSERT_TRUE(resumed[1]->end.test);
+    const CheckpointContents end = load_checkpoint(checkpoint("resumed" + number, 6));
+    EXPECT_EQ(end.train, whole.train);
+    EXPECT_EQ(values_of(end.model), values_of(whole.model));
+    EXPECT_EQ(values_of(end.optimizer), values_of(whole.optimizer));
+    const auto best = [&](const std::string& folder) {
+      return load_checkpoint(best_checkpoint(scratch_.file(folder) + "/checkpoints")).train;
+    };
+    EXPECT_EQ(best("resumed" + number), best("whole"));
+  }
 }
 
 // Names in older checkpoints, which older programs look for.

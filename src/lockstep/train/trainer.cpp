@@ -255,6 +255,14 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   clock_.start();
   double training_wall = 0;
   Outcome& outcome = report.outcome();
+  if (lacks_evaluation()) {
+    if (const auto found = report_evaluation(*judge_, judging_set(task_.data()), report)) {
+      take(*found);
+      states.after_epoch(is_over());
+    } else {
+      outcome.stopped = stop_->answer();
+    }
+  }
   while (outcome.stopped == StopReason::none && !is_over()) {
     outcome.stopped = planned_stop();
     if (outcome.stopped != StopReason::none) break;
@@ -262,20 +270,14 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     outcome.stopped = train_epoch(report, states);
     training_wall += clock_.totals().wall - wall_before;
     if (outcome.stopped != StopReason::none) break;
-    finish_epoch(report);
-    states.after_epoch(is_over());
+    outcome.stopped = finish_epoch(report);
+    if (outcome.stopped == StopReason::none) states.after_epoch(is_over());
   }
-  if (outcome.stopped == StopReason::stop_after_steps && state_.position > 0 && judge_) {
-    const auto start = Clock::now();
-    const Evaluation found = evaluate(*judge_);
-    report.evaluated(judging_set(task_.data()), found, seconds_since(start));
-  }
+  if (outcome.stopped == StopReason::stop_after_steps && state_.position > 0 && judge_)
+    static_cast<void>(report_evaluation(*judge_, judging_set(task_.data()), report));
+  if (test_ && outcome.stopped == StopReason::none && !report_evaluation(*test_, "test", report))
+    outcome.stopped = stop_->answer();
   const bool stopped = outcome.stopped != StopReason::none;
-  if (test_ && !stopped) {
-    const auto start = Clock::now();
-    const Evaluation found = evaluate(*test_);
-    report.evaluated("test", found, seconds_since(start));
-  }
   agree(*ranks_.all, [&] { folder.expect_there(); });
   states.finish(stopped);
   outcome.checkpoint = states.newest();
@@ -308,7 +310,7 @@ StopReason Trainer::planned_stop() const noexcept {
   return StopReason::none;
 }
 
-void Trainer::finish_epoch(RunReport& report) {
+StopReason Trainer::finish_epoch(RunReport& report) {
   const MetricsRow row = report.epoch(epoch_loss_);
   ++state_.epoch;
   state_.position = 0;
@@ -317,14 +319,20 @@ void Trainer::finish_epoch(RunReport& report) {
 
   const auto start = Clock::now();
   std::optional<Evaluation> found;
-  if (judge_) {
-    found = evaluate(*judge_);
-    state_.metrics = found->metrics;
-    state_.metrics.emplace_back("loss", found->loss);
-  }
+  if (judge_) found = evaluate_until_stop(*judge_);
   report.epoch_finished(row, found, seconds_since(start));
-  if (!found) return;
-  for (const auto& part : parts_) part->evaluated(training_, *found);
+  if (found) take(*found);
+  return judge_ && !found ? stop_->answer() : StopReason::none;
+}
+
+void Trainer::take(const Evaluation& found) {
+  state_.metrics = found.metrics;
+  state_.metrics.emplace_back("loss", found.loss);
+  for (const auto& part : parts_) part->evaluated(training_, found);
+}
+
+bool Trainer::lacks_evaluation() const noexcept {
+  return judge_ && state_.epoch > 0 && state_.position == 0 && state_.metrics.empty();
 }
 
 bool Trainer::is_over() const {
@@ -340,17 +348,36 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 Evaluation Trainer::evaluate() {
   if (!judge_) throw InputError("there is neither a validation nor a test set");
-  return evaluate(*judge_);
+  return evaluate(*judge_, [] { return true; }).value();
 }
 
-Evaluation Trainer::evaluate(Evaluator& evaluator) {
+std::optional<Evaluation> Trainer::evaluate_until_stop(Evaluator& evaluator) {
+  step_start_ = Clock::now();
+  return evaluate(evaluator, [this] {
+    if (stop_->answer() != StopReason::none) return false;
+    ask_whether_to_stop();
+    step_start_ = Clock::now();
+    return true;
+  });
+}
+
+std::optional<Evaluation> Trainer::report_evaluation(Evaluator& evaluator, const char* set,
+                                                     RunReport& report) {
+  const auto start = Clock::now();
+  const auto found = evaluate_until_stop(evaluator);
+  if (found) report.evaluated(set, *found, seconds_since(start));
+  return found;
+}
+
+std::optional<Evaluation> Trainer::evaluate(Evaluator& evaluator,
+                                            const std::function<bool()>& goes_on) {
   const Autocast autocast(plan_->train.precision);
   const LayoutGuard layout(plan_->run.layout);
   strategy_->broadcast_buffers();
   const InEvaluation in_evaluation(training_, parts_);
   return evaluator(
       model(), [this](const Batch& batch) { return strategy_->evaluate(batch); },
-      strategy_->all_go_forward());
+      strategy_->all_go_forward(), goes_on);
 }
 
 StopReason Trainer::own_reason_to_stop() const {

@@ -131,9 +131,20 @@ class Trainer {
   [[nodiscard]] DeviceSpans* spans_of_phases();
   /// Reason to end before its last step; none if it did not.
   StopReason train_epoch(RunReport& report, RunStates& states);
-  void finish_epoch(RunReport& report);
-  /// Evaluates the model that the parts choose on a set.
-  [[nodiscard]] Evaluation evaluate(Evaluator& evaluator);
+  /// Reason to end before its evaluation was complete; none if it is.
+  [[nodiscard]] StopReason finish_epoch(RunReport& report);
+  /// Evaluates the model that the parts choose on a set. Nothing if `goes_on` was false.
+  [[nodiscard]] std::optional<Evaluation> evaluate(Evaluator& evaluator,
+                                                   const std::function<bool()>& goes_on);
+  /// In run(): the same, until any rank has a reason to stop; stop_ then says which.
+  [[nodiscard]] std::optional<Evaluation> evaluate_until_stop(Evaluator& evaluator);
+  /// The same, with a report.
+  [[nodiscard]] std::optional<Evaluation> report_evaluation(Evaluator& evaluator, const char* set,
+                                                            RunReport& report);
+  /// Whether the last finished epoch was not evaluated before the run stopped.
+  [[nodiscard]] bool lacks_evaluation() const noexcept;
+  /// Keeps the epoch's evaluation for the next checkpoint, and tells the parts.
+  void take(const Evaluation& found);
   [[nodiscard]] bool is_over() const;
 
   /// In run(): this rank's reason to stop at this point of a step. Local.

@@ -39,10 +39,13 @@ Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::operator()(nn::Module& model) {
   return (*this)(
-      model, [&](const Batch& batch) { return task_.forward(model, batch); }, false);
+             model, [&](const Batch& batch) { return task_.forward(model, batch); }, false,
+             [] { return true; })
+      .value();
 }
 
-Evaluation Evaluator::operator()(nn::Module& model, const Forward& forward, bool all_go_forward) {
+std::optional<Evaluation> Evaluator::operator()(nn::Module& model, const Forward& forward,
+                                                bool all_go_forward, const GoesOn& goes_on) {
   const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
   const nn::ModeGuard evaluating(model, false);
@@ -52,7 +55,12 @@ Evaluation Evaluator::operator()(nn::Module& model, const Forward& forward, bool
   const std::size_t width = 1 + metrics.size();
   std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);
   loader_->start_epoch(0);
-  while (loader_->has_next()) {
+  for (std::int64_t k = 0; k < batches_.batches_of(0); ++k) {
+    if (!goes_on()) return std::nullopt;
+    if (!loader_->has_next()) {
+      if (all_go_forward) static_cast<void>(forward(ranks_.own_slice(Batch(*data_, 0, device_))));
+      continue;
+    }
     const auto number =
         static_cast<std::size_t>(batches_.batch_of(ranks_.batch->rank(), loader_->next_step()));
     const auto row = std::span(rows).subspan(number * width, width);
@@ -63,8 +71,6 @@ Evaluation Evaluator::operator()(nn::Module& model, const Forward& forward, bool
              ranks_.sequence_parts();
     task_.measure(output.data(), batch, row.subspan(1));
   }
-  if (all_go_forward && batches_.batches_of(ranks_.batch->rank()) < batches_.batches_of(0))
-    static_cast<void>(forward(ranks_.own_slice(Batch(*data_, 0, device_))));
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
   ranks_.data->all_reduce(all_rows, ReduceOp::sum).wait();
   if (ranks_.stages) ranks_.stages->broadcast(all_rows, ranks_.stages->size() - 1).wait();

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
@@ -33,13 +34,15 @@ class Evaluator {
 
   /// The model's output for a batch; undefined on a rank that does not compute it.
   using Forward = std::function<Variable(const Batch& batch)>;
+  /// Asked by all ranks between batches, as often on each; must say the same on all.
+  using GoesOn = std::function<bool()>;
 
   /// Runs the model in evaluation mode and restores the mode of each module. Collective.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
   /// The same by `forward`, which runs `model` or a part of it. With `all_go_forward` all ranks
-  /// call it as often, some with batches of 0 samples.
-  [[nodiscard]] Evaluation operator()(nn::Module& model, const Forward& forward,
-                                      bool all_go_forward);
+  /// call it as often, some with batches of 0 samples. Nothing as soon as `goes_on` is false.
+  [[nodiscard]] std::optional<Evaluation> operator()(nn::Module& model, const Forward& forward,
+                                                     bool all_go_forward, const GoesOn& goes_on);
 
  private:
   RankGroups ranks_;
