@@ -71,11 +71,22 @@ TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
   expect_same_curve("fp16", "fp16_pp", 2e-2);
 }
 
+TEST_F(Pipelined, ParameterGroupsAndFrozenParametersOfOneStageAreThoseOfOneRank) {
+  const Words groups{"optimizer.group_pattern=[\"wte.weight\", \"ln_f.*\"]",
+                     "optimizer.group_lr_factor=[0.5, 2.0]",
+                     "optimizer.group_weight_decay=[0.0, 0.2]", "model.freeze=[\"h.0.*\"]"};
+  good(gpt(1, "one", groups));
+  good(gpt(2, "pp", joined(groups, {"mesh.pp=2"})));
+  expect_same_curve("one", "pp", 1e-4);
+}
+
 TEST_F(Pipelined, RefusesWrongCombinationsBeforeARunFolderIsMade) {
   expect_refused(gpt(4, "no", {"mesh.pp=2", "mesh.cp=2"}), "mesh.cp does not support");
   expect_refused(gpt(2, "no", {"mesh.pp=2", "train.zero=3"}), "train.zero = 3 does not support");
   expect_refused(gpt(2, "no", {"mesh.pp=2", "train.reduction=\"invariant\""}), "invariant");
   expect_refused(mlp(3, "no", {"mesh.pp=3", "model.hidden=[8]"}), "stages");
+  expect_refused(mlp(3, "no", {"mesh.pp=3", "model.freeze=[\"fc2.*\"]"}),
+                 "leaves rank 1 of mesh.pp = 3 no parameter");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <lockstep/optim/make_optimizer.hpp>
 
+#include <algorithm>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -7,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/name_pattern.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/grouped_options.hpp>
 
@@ -35,6 +38,29 @@ std::vector<ParameterGroup> groups_of(const OptimizerOptions& options) {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<nn::NamedParameter> parameters) {
   return options.kind.make(std::move(parameters), groups_of(options));
+}
+
+OptimizerOptions options_of_part(const OptimizerOptions& options,
+                                 const std::vector<nn::NamedParameter>& whole,
+                                 const std::vector<nn::NamedParameter>& part) {
+  OptimizerOptions own = options;
+  own.group_pattern.clear();
+  own.group_lr_factor.clear();
+  own.group_weight_decay.clear();
+  for (std::size_t i = 0; i < options.group_pattern.size(); ++i) {
+    const std::string& pattern = options.group_pattern[i];
+    nn::expect_some_fit(pattern, whole);
+    const auto fits = [&](const nn::NamedParameter& parameter) {
+      return nn::fits_pattern(pattern, parameter.name);
+    };
+    if (std::ranges::none_of(part, fits)) continue;
+    own.group_pattern.push_back(pattern);
+    if (!options.group_lr_factor.empty())
+      own.group_lr_factor.push_back(options.group_lr_factor.at(i));
+    if (!options.group_weight_decay.empty())
+      own.group_weight_decay.push_back(options.group_weight_decay.at(i));
+  }
+  return own;
 }
 
 Clipping clip_gradients(const OptimizerOptions& options,

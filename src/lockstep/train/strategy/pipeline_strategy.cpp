@@ -12,7 +12,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/nn/module_list.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/tensor/found_inf.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
@@ -61,12 +61,26 @@ PipelineStages cut(const Task& task, const PipelineSchedule& schedule, Device de
   return stages_of(model, stages_in(schedule), one_sample(task).inputs().to(device));
 }
 
+/// Throws InputError if all that the rank holds is frozen.
+void expect_trained(const PipelineStages& stages, const PipelineSchedule& schedule, int rank) {
+  const auto is_trained = [](const std::shared_ptr<nn::Module>& stage) {
+    return !stage->trained_parameters().empty();
+  };
+  if (std::ranges::any_of(stages.of_rank(schedule, rank), is_trained)) return;
+  throw InputError(fmt::format(
+      "model.freeze leaves rank {} of mesh.pp = {} no parameter to train. Use fewer ranks in "
+      "mesh.pp, more pipeline.stages_per_rank, or freeze less.",
+      rank, schedule.ranks()));
+}
+
 }  // namespace
 
 PipelineStrategy::PipelineStrategy(const std::shared_ptr<nn::Module>& model, const Task& task,
                                    const RunPlan& plan, const RankGroups& ranks)
     : Strategy(model->parameter_count()), task_(task), all_(ranks.all) {
   const PipelineSchedule schedule = schedule_of(plan.pipeline, ranks.stages->size());
+  RunPlan own_plan = plan;
+  std::vector<nn::NamedParameter> trained;
   {
     const MemoryLabel label("model and gradients");
     stages_ = cut(task, schedule, plan.device, model);
@@ -86,19 +100,21 @@ PipelineStrategy::PipelineStrategy(const std::shared_ptr<nn::Module>& model, con
           return task_.loss(task_.forward_from_stages(stages_, x, batch), batch);
         },
         PipelineOptions{.tied = stages_.tied, .data_parallel = replicas_});
+    trained = pipeline_->named_parameters();
+    std::erase_if(trained, [](const auto& p) { return !p.variable.requires_grad(); });
+    own_plan.optimizer =
+        optim::options_of_part(plan.optimizer, model->trained_parameters(), trained);
     stages_.modules = own;  // the others' are dropped
     if (!pipeline_->has_last_stage()) stages_.head.reset();
   }
   const StateDict state = pipeline_->state_dict();
   if (ranks.tensor) slabs_norm_.emplace(pipeline_->counted_parameters(), state, ranks.tensor);
   ZeroRedundancyOptimizer::Parts parts{.ddps = {},
-                                       .trained = pipeline_->named_parameters(),
+                                       .trained = std::move(trained),
                                        .state = state,
                                        .whole = pipeline_->tied_parameters()};
   for (const auto& replica : replicas_) parts.ddps.push_back(replica.get());
-  std::erase_if(parts.trained,
-                [](const auto& parameter) { return !parameter.variable.requires_grad(); });
-  optimizer_.emplace(plan, std::move(parts));
+  optimizer_.emplace(own_plan, std::move(parts));
   slots_.emplace(*ranks.stages, optimizer().state_dict());
 }
 
@@ -174,6 +190,7 @@ void expect_stages_fit(const Task& task, const RunPlan& plan, std::int64_t pp,
                        const std::shared_ptr<nn::Module>& model) {
   const PipelineSchedule schedule = schedule_of(plan.pipeline, static_cast<int>(pp));
   const PipelineStages stages = cut(task, schedule, {}, model);
+  for (int rank = 0; rank < static_cast<int>(pp); ++rank) expect_trained(stages, schedule, rank);
   const NoGradGuard no_grad;
   const nn::ModeGuard evaluating(*model, false);
   const Batch batch = one_sample(task);
