@@ -3,7 +3,6 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/embedding.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
-#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 
 namespace lockstep::nn {
 
@@ -26,8 +25,9 @@ Variable Partition::dropout(const Variable& x, double p, const RandomKey& key) c
 }
 
 Variable Partition::linear_cross_entropy(const Variable& x, const Variable& weight,
-                                         const Tensor& target, const LossOptions& options) const {
-  return lockstep::linear_cross_entropy(x, weight, target, options);
+                                         const Tensor& target, const LossOptions& options,
+                                         LossGradients when) const {
+  return lockstep::linear_cross_entropy(x, weight, target, options, when);
 }
 
 }  // namespace lockstep::nn

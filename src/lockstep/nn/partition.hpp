@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
@@ -38,7 +39,8 @@ class Partition {
   /// Of Gpt's loss.
   [[nodiscard]] virtual Variable linear_cross_entropy(const Variable& x, const Variable& weight,
                                                       const Tensor& target,
-                                                      const LossOptions& options) const;
+                                                      const LossOptions& options,
+                                                      LossGradients when) const;
 };
 
 }  // namespace lockstep::nn

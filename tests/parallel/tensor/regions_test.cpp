@@ -158,19 +158,54 @@ TEST_P(TensorParallelRegions, CrossEntropyOfADividedVocabularyIsThatOfTheWhole) 
                                  narrow(Variable(whole.grad()), 2, mine.first, mine.count).data()),
                   1e-12);
       }
-      const Variable x(wave({3, 5, 6}, 0.5), true), rows(wave({classes, 6}, 0.6), true);
-      const Variable same_x(x.data(), true),
-          slab_rows(rows.data().slice(mine.first, mine.first + mine.count).clone(), true);
-      const Variable expected = linear_cross_entropy(x, rows, target, options);
-      const Variable actual = vocabulary_parallel_linear_cross_entropy(
-          copy_to_group(same_x, group), slab_rows, target, slab, group, options);
-      EXPECT_LE(max_difference(actual.data(), expected.data()), 1e-12);
-      reduced(expected).backward();
-      reduced(actual).backward();
-      EXPECT_LE(max_difference(same_x.grad(), x.grad()), 1e-12);
-      EXPECT_LE(
-          max_difference(slab_rows.grad(), rows.grad().slice(mine.first, mine.first + mine.count)),
-          1e-12);
+    }
+  });
+}
+
+/// Five chunks of rows.
+TEST_P(TensorParallelRegions, LinearCrossEntropyOfADividedVocabularyIsThatOfTheWhole) {
+  constexpr std::int64_t count = 1030;
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    for (const auto& [classes, options] : vocabularies()) {
+      const Slice mine = share(group, classes);
+      const ClassSlab slab{mine.first, mine.count, classes};
+      std::vector<std::int64_t> chosen;
+      for (std::int64_t i = 0; i < count; ++i) chosen.push_back((i * i + 3 * i) % slab.classes);
+      const Tensor target = Tensor::from(chosen, {2, count / 2}).to(test::asked_for_device());
+      const Tensor in = wave({2, count / 2, 6}, 0.5), table = wave({classes, 6}, 0.6);
+      const Tensor slab_table = table.slice(mine.first, mine.first + mine.count).clone();
+      const auto reduced = [](const Variable& loss) {
+        return sum(loss * Variable(wave(loss.shape(), 0.7)));
+      };
+      for (const auto when : {LossGradients::in_forward, LossGradients::in_backward}) {
+        const Variable x(in, true), rows(table, true), same_x(in, true),
+            slab_rows(slab_table, true);
+        const Variable expected = linear_cross_entropy(x, rows, target, options, when);
+        const Variable actual = vocabulary_parallel_linear_cross_entropy(
+            copy_to_group(same_x, group), slab_rows, target, slab, group, options, when);
+        EXPECT_LE(max_difference(actual.data(), expected.data()), 1e-12);
+        reduced(expected).backward();
+        reduced(actual).backward();
+        EXPECT_LE(max_difference(same_x.grad(), x.grad()), 1e-12);
+        EXPECT_LE(max_difference(slab_rows.grad(),
+                                 rows.grad().slice(mine.first, mine.first + mine.count)),
+                  1e-10);
+      }
+    }
+  });
+}
+
+TEST_P(TensorParallelRegions, LinearCrossEntropyOfADividedVocabularyHasNoSecondDerivative) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const Slice mine = share(group, 8);
+    const Variable x(wave({3, 5, 6}, 0.5), true), rows(wave({mine.count, 6}, 0.6), true);
+    for (const auto when : {LossGradients::in_forward, LossGradients::in_backward}) {
+      const Variable loss = vocabulary_parallel_linear_cross_entropy(
+          x, rows, targets(8), {mine.first, mine.count, 8}, group, {}, when);
+      EXPECT_NE(message_of<Error>([&] {
+                  static_cast<void>(grad(loss, x, {.create_graph = true}));
+                }).find("vocabulary_parallel_linear_cross_entropy has no second derivative"),
+                std::string::npos);
     }
   });
 }

@@ -1,264 +1,59 @@
 #include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 
-#include <algorithm>
-#include <utility>
-
-#include <lockstep/autograd/differentiation.hpp>
-#include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/linear_loss_in_chunks.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
-#include <lockstep/autograd/functional/rounded_once.hpp>
-#include <lockstep/autograd/functional/shape.hpp>
-#include <lockstep/autograd/operand.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
-#include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
-
-// Logits are computed for a chunk of rows at a time and replaced by their gradient in place: in
-// forward, or in backward, which computes the chunk's logits again and needs each row's maximum and
-// log-sum.
 
 namespace lockstep {
 namespace {
 
-/// The type of the logits of products with such operands: f32 for 16 bits, as a chunk stays in a
-/// core's cache; but a GPU writes it to memory, and its logits are of 16 bits, as PyTorch's are.
-DType logits_dtype(const Tensor& operand) {
-  return math::device_math(operand.device()) ? operand.dtype() : sum_dtype(operand.dtype());
-}
-
-/// The rows of x[rows, in] and their targets in chunks. x and the weight are operands of the
-/// products.
-class Chunks {
+class CrossEntropy final : public detail::LogitsLoss {
  public:
-  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target)
-      : x_(x.reshape({target.numel(), x.size(-1)})),
-        target_(target.reshape({target.numel()})),
-        weight_(weight),
-        height_(height(weight.size(0), logits_dtype(x), x.device())),
-        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, logits_dtype(x),
-                              x.device())) {}
+  CrossEntropy(std::int64_t classes, const LossOptions& options)
+      : classes_(classes), options_(options) {}
 
-  struct Chunk {
-    Tensor x, target, stats, logits;
-  };
-
-  /// Calls f(begin, end, chunk) for every chunk, with its logits computed; `stats` [2 rows] belongs
-  /// to the chunks' rows.
-  template <class F>
-  void each(const Tensor& stats, const F& f) const {
-    for (std::int64_t begin = 0; begin < x_.size(0); begin += height_) {
-      const std::int64_t end = std::min(begin + height_, x_.size(0)), rows = end - begin;
-      const Chunk chunk{x_.slice(begin, end), target_.slice(begin, end),
-                        stats.slice(2 * begin, 2 * end).reshape({2, rows}), logits_.slice(0, rows)};
-      linear_forward(chunk.x, weight_, {}, chunk.logits);
-      f(begin, end, chunk);
-    }
-  }
-
- private:
-  /// On the host 1 MiB of logits stays in cache until it is used, and products of fewer than 64
-  /// rows are slow. A GPU needs more rows to be busy.
-  static std::int64_t height(std::int64_t width, DType dtype, Device device) {
-    if (math::device_math(device)) return 8192;
-    const auto row = width * static_cast<std::int64_t>(size_of(dtype));
-    return std::clamp<std::int64_t>((std::int64_t{1} << 20U) / std::max<std::int64_t>(row, 1), 64,
-                                    256);
-  }
-
-  Tensor x_, target_, weight_;
-  std::int64_t height_;
-  Tensor logits_;
-};
-
-/// Where the products of chunks' logits go: gradients of x, as rows, and of the weight, both or
-/// one of them.
-struct ProductGradients {
-  Tensor x, weight;
-  bool accumulate_x = false, accumulate_weight = false;
-
-  /// The chunk's logits have become their gradient.
-  void add(std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk,
-           const Tensor& weight_operand) {
-    const Tensor grad_logits = chunk.logits.to(chunk.x.dtype());
-    if (x.defined()) {
-      linear_backward_input(grad_logits, weight_operand, accumulate_x, x.slice(begin, end));
-    }
-    if (weight.defined()) {
-      linear_backward_weight(grad_logits, chunk.x, std::exchange(accumulate_weight, true), weight);
-    }
-  }
-};
-
-/// The derivative of the loss by x and the weight, as operations.
-void differentiate_loss(Differentiation& d, const Shape& x, const Tensor& target,
-                        const LossOptions& options) {
-  d.give_as([&](std::span<const Variable> inputs) {
-    return detail::rounded_once(inputs[0], inputs[1], [&](const Variable& in, const Variable& w) {
-      const std::int64_t rows = target.numel();
-      const Variable logits = linear(reshape(in, {rows, x[x.dims() - 1]}), w, {});
-      const Variable loss = cross_entropy(logits, target.reshape({rows}), options);
-      return options.reduction == Reduction::none ? reshape(loss, target.shape()) : loss;
-    });
-  });
-}
-
-/// With gradients in backward.
-class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
- public:
-  /// x and the weight as multiplied, after any rounding.
-  LinearCrossEntropyNode(Tensor x, Tensor weight, Tensor target, const LossOptions& options,
-                         Tensor divisor, Tensor stats)
-      : x_(std::move(x)),
-        weight_(std::move(weight)),
-        target_(std::move(target)),
-        options_(options),
-        divisor_(std::move(divisor)),
-        stats_(std::move(stats)) {}
-
-  void backward(const Tensor& grad_output) override {
-    const std::int64_t rows = target_.numel();
-    const bool is_one_variable = input(0).record() == input(1).record();
-    const GradTarget to_weight = grad_target(1);
-    GradTarget to_x;
-    if (!is_one_variable) {
-      to_x = grad_target(0);
-    } else if (to_weight.wanted) {  // apart, until the weight's is written
-      to_x = {.wanted = true, .accumulate = false, .tensor = Tensor::empty_like(to_weight.tensor)};
-    }
-    ProductGradients to{.accumulate_x = to_x.accumulate, .accumulate_weight = to_weight.accumulate};
-    if (to_x.wanted) to.x = to_x.tensor.reshape({rows, x_.size(-1)});
-    if (to_weight.wanted && rows == 0 && !to_weight.accumulate) to_weight.tensor.zero();
-    // All chunks add to the gradient of the weight: one of 16 bits is rounded once, at the end.
-    const bool rounds = to_weight.wanted && rows > 0 && is_half(to_weight.tensor.dtype());
-    to.weight = !rounds                ? to_weight.tensor
-                : to_weight.accumulate ? to_weight.tensor.to(DType::f32)
-                                       : Tensor::empty(weight_.shape(), DType::f32, x_.device());
-    const bool each_row = options_.reduction == Reduction::none;
-    const Tensor grad = grad_output.to(stats_.dtype());
-    const Tensor grad_rows = each_row ? grad.reshape({rows}) : grad;
-    Chunks(x_, weight_, target_)
-        .each(stats_, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
-          const Tensor here = each_row ? grad_rows.slice(begin, end) : grad_rows;
-          cross_entropy_backward(here, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
-                                 false, chunk.logits);
-          to.add(begin, end, chunk, weight_);
-        });
-    if (rounds) to_weight.tensor.copy_from(to.weight.to(to_weight.tensor.dtype()));
-    if (is_one_variable) pass_grad(0, to_x.tensor);
-  }
-  void differentiate(Differentiation& d) override {
-    differentiate_loss(d, input(0).data().shape(), target_, options_);
-  }
   [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
+  void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) const override {
+    const Shape logits = linear_shape(x, weight, {});
+    const Shape rows(std::span(logits.begin(), logits.end() - 1));
+    if (target.shape() != rows || target.dtype() != DType::i64) {
+      throw ShapeError("linear_cross_entropy of x " + describe(x) + " and weight " +
+                       describe(weight) + " takes a target i64" + to_string(rows) + ", not " +
+                       describe(target));
+    }
+    check_options(name(), Tensor::empty({0, classes_}, sum_dtype(x.dtype()), x.device()), options_);
+  }
+  [[nodiscard]] std::int64_t classes() const override { return classes_; }
+  [[nodiscard]] std::int64_t columns_of_a_rank() const override { return classes_; }
+  [[nodiscard]] std::int64_t stats_a_row() const override { return 2; }
+  void forward(const Tensor& logits, const Tensor& target, const Tensor& losses,
+               const Tensor& stats) const override {
+    cross_entropy_forward(logits, target, options_, losses, stats);
+  }
+  void backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& logits,
+                const Tensor& stats, const Tensor& target) const override {
+    cross_entropy_backward(grad_loss, divisor, logits, stats, target, options_, false, logits);
+  }
+  [[nodiscard]] bool has_second_derivatives() const noexcept override { return true; }
+  [[nodiscard]] Variable of(const Variable& logits, const Tensor& target) const override {
+    return cross_entropy(logits, target, options_);
+  }
 
  private:
-  Tensor x_, weight_, target_;
+  std::int64_t classes_;
   LossOptions options_;
-  Tensor divisor_, stats_;
 };
-
-/// With gradients of the sum of losses from forward.
-class ScaledLossNode : public PooledNode<ScaledLossNode> {
- public:
-  ScaledLossNode(ProductGradients of_sum, Tensor target, const LossOptions& options, Tensor divisor)
-      : of_sum_(std::move(of_sum)),
-        target_(std::move(target)),
-        options_(options),
-        divisor_(std::move(divisor)) {}
-
-  void backward(const Tensor& grad_output) override {
-    const Tensor grad = grad_output.to(divisor_.dtype());
-    for (const int i : {1, 0}) {
-      const GradTarget to = grad_target(i);
-      if (!to.wanted) continue;
-      const Tensor& of_sum = i == 0 ? of_sum_.x : of_sum_.weight;
-      scale_loss_gradient(of_sum, grad, divisor_, to.accumulate, to.tensor);
-    }
-  }
-  void differentiate(Differentiation& d) override {
-    differentiate_loss(d, input(0).data().shape(), target_, options_);
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
-
- private:
-  ProductGradients of_sum_;
-  Tensor target_;
-  LossOptions options_;
-  Tensor divisor_;
-};
-
-void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
-  const Shape logits = linear_shape(x, weight, {});
-  const Shape rows(std::span(logits.begin(), logits.end() - 1));
-  if (target.shape() == rows && target.dtype() == DType::i64) return;
-  throw ShapeError("linear_cross_entropy of x " + describe(x) + " and weight " + describe(weight) +
-                   " takes a target i64" + to_string(rows) + ", not " + describe(target));
-}
-
-/// x and the weight have one dtype, or are Autocast's operands; losses and statistics of 16 bits
-/// are f32.
-Variable linear_cross_entropy_of(const Variable& x, const Variable& weight, const Tensor& given,
-                                 const LossOptions& options, LossGradients when) {
-  const Tensor &in = x.data(), &matrix = weight.data();
-  Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
-  expect_fit(in_operand, matrix_operand, given);
-  const Tensor target =
-      right_targets("linear_cross_entropy", given, matrix.size(0), options.ignore_index);
-  const DType sums = sum_dtype(in.dtype());
-  const std::int64_t rows = target.numel();
-  Tensor losses = Tensor::empty(target.shape(), sums, in.device());
-  Tensor stats = Tensor::empty({2 * rows}, sums, in.device());
-  const Tensor flat = losses.reshape({rows});
-  const bool in_forward = when == LossGradients::in_forward && grad_enabled() &&
-                          (x.requires_grad() || weight.requires_grad()) &&
-                          options.reduction != Reduction::none && in_operand.dtype() != DType::f16;
-  ProductGradients of_sum;
-  Tensor one;
-  if (in_forward) {
-    one = Tensor::full({}, 1, sums, in.device());
-    if (x.requires_grad()) of_sum.x = Tensor::empty({rows, in.size(-1)}, sums, in.device());
-    if (weight.requires_grad()) {
-      of_sum.weight = rows == 0 ? Tensor::zeros(matrix.shape(), sums, in.device())
-                                : Tensor::empty(matrix.shape(), sums, in.device());
-    }
-  }
-  Chunks(in_operand, matrix_operand, target)
-      .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
-        check_options("linear_cross_entropy", chunk.logits, options);
-        cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
-                              chunk.stats);
-        if (!in_forward) return;
-        cross_entropy_backward(one, one, chunk.logits, chunk.stats, chunk.target, options, false,
-                               chunk.logits);
-        of_sum.add(begin, end, chunk, matrix_operand);
-      });
-  count_flops(2 * rows * matrix.numel());
-  Tensor loss = losses, divisor;
-  if (options.reduction != Reduction::none) {
-    loss = Tensor::empty({}, sums, in.device());
-    divisor = Tensor::empty({}, sums, in.device());
-    reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
-  }
-  if (in_forward) {
-    return record<ScaledLossNode>(loss.to(loss_dtype(x)), {&x, &weight}, std::move(of_sum), target,
-                                  options, std::move(divisor));
-  }
-  return record<LinearCrossEntropyNode>(loss.to(loss_dtype(x)), {&x, &weight},
-                                        std::move(in_operand), std::move(matrix_operand), target,
-                                        options, std::move(divisor), std::move(stats));
-}
 
 }  // namespace
 
-// As linear: only operands of different dtypes are copied.
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
                               const LossOptions& options, LossGradients when) {
-  if (x.data().dtype() == weight.data().dtype() || are_autocast_operands(x, weight)) {
-    return linear_cross_entropy_of(x, weight, target, options, when);
-  }
-  return linear_cross_entropy_of(Operand(x), Operand(weight), target, options, when);
+  const Tensor& rows = weight.data();
+  const std::int64_t classes = rows.dims() > 0 ? rows.size(0) : 0;  // refused later
+  return detail::linear_loss_in_chunks(x, weight, target, options, when,
+                                       std::make_shared<CrossEntropy>(classes, options));
 }
 
 }  // namespace lockstep

@@ -285,8 +285,10 @@ Variable Gpt::forward(const Variable& tokens) {
 
 Variable Gpt::loss(const Variable& tokens, const Tensor& target, const LossOptions& options) {
   const Variable x = hidden(tokens);
-  if (partition()) return partition()->linear_cross_entropy(x, wte_->weight(), target, options);
-  return linear_cross_entropy(x, wte_->weight(), target, options);
+  constexpr auto when = LossGradients::in_forward;
+  if (partition())
+    return partition()->linear_cross_entropy(x, wte_->weight(), target, options, when);
+  return linear_cross_entropy(x, wte_->weight(), target, options, when);
 }
 
 Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {

@@ -79,9 +79,10 @@ const Variable& GptStage::head() const {
 }
 
 Variable GptStage::loss(const Variable& x, const Tensor& target, const LossOptions& options) const {
-  if (partition()) return partition()->linear_cross_entropy(x, head(), target, options);
   // GPipe's losses of all micro-batches would each hold a gradient of the head.
-  return linear_cross_entropy(x, head(), target, options, LossGradients::in_backward);
+  constexpr auto when = LossGradients::in_backward;
+  if (partition()) return partition()->linear_cross_entropy(x, head(), target, options, when);
+  return linear_cross_entropy(x, head(), target, options, when);
 }
 
 Variable GptStage::logits(const Variable& x) const {

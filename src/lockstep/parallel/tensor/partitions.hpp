@@ -127,10 +127,10 @@ class GptPartition : public GroupPartition {
   [[nodiscard]] Variable linear(const Variable& x, const Variable& weight,
                                 const Variable& bias) const override;
   [[nodiscard]] Variable linear_cross_entropy(const Variable& x, const Variable& weight,
-                                              const Tensor& target,
-                                              const LossOptions& options) const override {
+                                              const Tensor& target, const LossOptions& options,
+                                              LossGradients when) const override {
     return vocabulary_parallel_linear_cross_entropy(input_of_parts(x, sequence_), weight, target,
-                                                    slab_, group(), options);
+                                                    slab_, group(), options, when);
   }
 
  private:

@@ -1,11 +1,12 @@
 #include <lockstep/parallel/tensor/vocabulary.hpp>
 
-#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/embedding.hpp>
+#include <lockstep/autograd/functional/linear_loss_in_chunks.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/base/error.hpp>
@@ -23,15 +24,19 @@ struct Rows {
   Tensor target, losses, divisor, stats;  // stats: maximum and log sum first, [4, rows]
 };
 
-/// The loss of rows whose stats are this slab's; sums them over the ranks.
-Tensor loss_of(Rows& rows, const ClassSlab& slab, const LossOptions& options, ProcessGroup& group) {
+/// The losses of rows whose stats are this slab's; sums them over the ranks.
+void sum_over_ranks(const Tensor& target, const ClassSlab& slab, const LossOptions& options,
+                    ProcessGroup& group, const Tensor& stats, const Tensor& losses) {
   const CallLabel label("vocabulary-parallel loss");
-  const std::int64_t count = rows.target.numel();
-  const Tensor maximum = Tensor::empty({count}, rows.stats.dtype(), rows.stats.device());
-  group.all_reduce(rows.stats[0], maximum, ReduceOp::max).wait();
-  cross_entropy_slab_rescale(maximum, rows.target, slab, options, rows.stats);
-  group.all_reduce(rows.stats.slice(1, 4), ReduceOp::sum).wait();
-  cross_entropy_slab_loss(rows.target, slab, options, rows.stats, rows.losses);
+  const Tensor maximum = Tensor::empty({target.numel()}, stats.dtype(), stats.device());
+  group.all_reduce(stats[0], maximum, ReduceOp::max).wait();
+  cross_entropy_slab_rescale(maximum, target, slab, options, stats);
+  group.all_reduce(stats.slice(1, 4), ReduceOp::sum).wait();
+  cross_entropy_slab_loss(target, slab, options, stats, losses);
+}
+
+/// The losses, or their reduction.
+Tensor loss_of(Rows& rows, const LossOptions& options) {
   if (options.reduction == Reduction::none) return rows.losses;
   Tensor loss = Tensor::empty({}, rows.losses.dtype(), rows.losses.device());
   rows.divisor = Tensor::empty_like(loss);
@@ -39,8 +44,8 @@ Tensor loss_of(Rows& rows, const ClassSlab& slab, const LossOptions& options, Pr
   return loss;
 }
 
-void expect_right(const char* operation, const Shape& logits, const Tensor& like,
-                  const Tensor& target, const ClassSlab& slab, const LossOptions& options) {
+void expect_right(const char* operation, const Shape& logits, DType dtype, const Tensor& target,
+                  const ClassSlab& slab, const LossOptions& options) {
   const Shape rows(std::span(logits.begin(), logits.end() - 1));
   if (target.shape() != rows || target.dtype() != DType::i64 || logits[-1] != slab.count) {
     throw ShapeError(std::string(operation) + " of logits " + to_string(logits) + " for " +
@@ -48,7 +53,7 @@ void expect_right(const char* operation, const Shape& logits, const Tensor& like
                      " classes takes a target i64" + to_string(rows) + ", not " + describe(target));
   }
   // The options are those of all classes.
-  check_options(operation, Tensor::empty({0, slab.classes}, like.dtype(), like.device()), options);
+  check_options(operation, Tensor::empty({0, slab.classes}, dtype, target.device()), options);
 }
 
 class LogitsNode : public PooledNode<LogitsNode> {
@@ -75,77 +80,42 @@ class LogitsNode : public PooledNode<LogitsNode> {
   LossOptions options_;
 };
 
-/// Rows of x whose logits are in memory together. As in linear_cross_entropy.cpp: 1 MiB stays in
-/// the host's cache; products of fewer than 64 rows are slow; a GPU needs more to be busy.
-std::int64_t chunk_rows(std::int64_t width, DType dtype, Device device) {
-  if (device.type != DeviceType::host) return 8192;
-  const auto row = width * static_cast<std::int64_t>(size_of(dtype));
-  return std::clamp<std::int64_t>((std::int64_t{1} << 20U) / std::max<std::int64_t>(row, 1), 64,
-                                  256);
-}
-
-/// Calls f(begin, end, logits) for each chunk of x[rows, in].
-template <class F>
-void each_chunk(const Tensor& x, const Tensor& weight, DType dtype, const F& f) {
-  const std::int64_t rows = x.size(0), height = chunk_rows(weight.size(0), dtype, x.device());
-  const Tensor memory = Tensor::empty({std::min(height, rows), weight.size(0)}, dtype, x.device());
-  for (std::int64_t begin = 0; begin < rows; begin += height) {
-    const std::int64_t end = std::min(begin + height, rows);
-    const Tensor logits = memory.slice(0, end - begin);
-    linear_forward(x.slice(begin, end), weight, {}, logits);
-    f(begin, end, logits);
-  }
-}
-
-/// Columns [begin, end) of stats, as a copy.
-Tensor stats_of(const Tensor& stats, std::int64_t begin, std::int64_t end) {
-  Tensor part = Tensor::empty({stats.size(0), end - begin}, stats.dtype(), stats.device());
-  for (std::int64_t i = 0; i < stats.size(0); ++i) part[i].copy_from(stats[i].slice(begin, end));
-  return part;
-}
-
-class LinearNode : public PooledNode<LinearNode> {
+/// The loss of a chunk of rows.
+class SlabLoss final : public detail::LogitsLoss {
  public:
-  LinearNode(Tensor x, Tensor weight, Rows rows, const ClassSlab& slab, const LossOptions& options)
-      : x_(std::move(x)),
-        weight_(std::move(weight)),
-        rows_(std::move(rows)),
-        slab_(slab),
-        options_(options) {}
+  SlabLoss(const ClassSlab& slab, GroupPtr group, const LossOptions& options)
+      : slab_(slab), group_(std::move(group)), options_(options) {}
 
-  void backward(const Tensor& grad_output) override {
-    const std::int64_t rows = rows_.target.numel();
-    const GradTarget to_weight = grad_target(1), to_x = grad_target(0);
-    const Tensor grad_x = to_x.wanted ? to_x.tensor.reshape({rows, x_.size(-1)}) : Tensor();
-    bool adds = to_weight.accumulate;
-    if (to_weight.wanted && rows == 0 && !adds) to_weight.tensor.zero();
-    const bool each = options_.reduction == Reduction::none;
-    const Tensor grad_rows = each ? grad_output.reshape({rows}) : grad_output;
-    each_chunk(
-        x_, weight_, grad_output.dtype(),
-        [&](std::int64_t begin, std::int64_t end, const Tensor& logits) {
-          cross_entropy_slab_backward(each ? grad_rows.slice(begin, end) : grad_rows, rows_.divisor,
-                                      logits, stats_of(rows_.stats.slice(0, 2), begin, end),
-                                      rows_.target.slice(begin, end), slab_, options_, false,
-                                      logits);
-          const Tensor grad_logits = product_operand(logits);
-          if (to_x.wanted) {
-            linear_backward_input(grad_logits, weight_, to_x.accumulate, grad_x.slice(begin, end));
-          }
-          if (to_weight.wanted) {
-            linear_backward_weight(grad_logits, x_.slice(begin, end), std::exchange(adds, true),
-                                   to_weight.tensor);
-          }
-        });
-  }
   [[nodiscard]] const char* name() const noexcept override {
     return "vocabulary_parallel_linear_cross_entropy";
   }
+  void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) const override {
+    expect_right(name(), linear_shape(x, weight, {}), sum_dtype(x.dtype()), target, slab_,
+                 options_);
+  }
+  [[nodiscard]] std::int64_t classes() const override { return slab_.classes; }
+  [[nodiscard]] std::int64_t columns_of_a_rank() const override {
+    return (slab_.classes + group_->size() - 1) / group_->size();
+  }
+  [[nodiscard]] std::int64_t stats_a_row() const override { return 4; }
+  void forward(const Tensor& logits, const Tensor& target, const Tensor& losses,
+               const Tensor& stats) const override {
+    cross_entropy_slab_forward(logits, target, slab_, options_, stats);
+    sum_over_ranks(target, slab_, options_, *group_, stats, losses);
+  }
+  void backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& logits,
+                const Tensor& stats, const Tensor& target) const override {
+    cross_entropy_slab_backward(grad_loss, divisor, logits, stats, target, slab_, options_, false,
+                                logits);
+  }
+  [[nodiscard]] bool has_second_derivatives() const noexcept override { return false; }
+  [[nodiscard]] Variable of(const Variable& /*logits*/, const Tensor& /*target*/) const override {
+    return {};
+  }
 
  private:
-  Tensor x_, weight_;
-  Rows rows_;
   ClassSlab slab_;
+  GroupPtr group_;
   LossOptions options_;
 };
 
@@ -173,7 +143,7 @@ Variable vocabulary_parallel_cross_entropy(const Variable& given, const Tensor& 
   const auto apply = [&](const Variable& logits) {
     const Tensor& x = logits.data();
     if (x.dims() == 0) throw ShapeError(std::string(operation) + ": the logits are a scalar");
-    expect_right(operation, x.shape(), x, given_target, slab, options);
+    expect_right(operation, x.shape(), x.dtype(), given_target, slab, options);
     const Tensor target =
         right_targets(operation, given_target, slab.classes, options.ignore_index);
     const std::int64_t count = target.numel();
@@ -184,42 +154,20 @@ Variable vocabulary_parallel_cross_entropy(const Variable& given, const Tensor& 
               Tensor::empty({4, count}, dtype, x.device())};
     cross_entropy_slab_forward(x.reshape({count, slab.count}), rows.target, slab, options,
                                rows.stats);
-    const Tensor loss = loss_of(rows, slab, options, *group);
+    sum_over_ranks(rows.target, slab, options, *group, rows.stats, rows.losses);
+    const Tensor loss = loss_of(rows, options);
     return record<LogitsNode>(loss.to(loss_dtype(logits)), {&logits}, std::move(rows), slab,
                               options);
   };
   return natively(apply, given);
 }
 
-Variable vocabulary_parallel_linear_cross_entropy(const Variable& given_x,
-                                                  const Variable& given_weight,
-                                                  const Tensor& given_target, const ClassSlab& slab,
-                                                  const GroupPtr& group,
-                                                  const LossOptions& options) {
-  constexpr const char* operation = "vocabulary_parallel_linear_cross_entropy";
-  const Operand x(given_x), weight(given_weight);
-  const PrecisionGuard precision(precision_of_product(x, weight));
-  const Tensor &in = x.data(), &matrix = weight.data();
-  expect_right(operation, linear_shape(in, matrix, {}), in, given_target, slab, options);
-  const Tensor target = right_targets(operation, given_target, slab.classes, options.ignore_index);
-  const std::int64_t count = target.numel();
-  Rows rows{target.reshape({count}),
-            Tensor::empty(target.shape(), in.dtype(), in.device()),
-            {},
-            Tensor::empty({4, count}, in.dtype(), in.device())};
-  Tensor x_operand = product_operand(in.reshape({count, in.size(-1)}));
-  Tensor matrix_operand = product_operand(matrix);
-  each_chunk(x_operand, matrix_operand, in.dtype(),
-             [&](std::int64_t begin, std::int64_t end, const Tensor& logits) {
-               const Tensor stats = Tensor::empty({4, end - begin}, in.dtype(), in.device());
-               cross_entropy_slab_forward(logits, rows.target.slice(begin, end), slab, options,
-                                          stats);
-               for (std::int64_t i = 0; i < 4; ++i)
-                 rows.stats[i].slice(begin, end).copy_from(stats[i]);
-             });
-  Tensor loss = loss_of(rows, slab, options, *group);
-  return record<LinearNode>(std::move(loss), {&x, &weight}, std::move(x_operand),
-                            std::move(matrix_operand), std::move(rows), slab, options);
+Variable vocabulary_parallel_linear_cross_entropy(const Variable& x, const Variable& weight,
+                                                  const Tensor& target, const ClassSlab& slab,
+                                                  const GroupPtr& group, const LossOptions& options,
+                                                  LossGradients when) {
+  return detail::linear_loss_in_chunks(x, weight, target, options, when,
+                                       std::make_shared<SlabLoss>(slab, group, options));
 }
 
 }  // namespace lockstep

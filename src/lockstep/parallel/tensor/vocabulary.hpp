@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/parallel/collectives.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
@@ -34,9 +35,11 @@ namespace lockstep {
 
 /// vocabulary_parallel_cross_entropy(linear(x, weight), target) for this rank's rows `weight`
 /// [slab.count, in] and an x[..., in] that is the input of each rank's part (copy_to_group):
-/// linear_cross_entropy, a chunk of rows at a time.
+/// linear_cross_entropy, a chunk of rows at a time, with the two all_reduces for each chunk. First
+/// derivatives only.
 [[nodiscard]] Variable vocabulary_parallel_linear_cross_entropy(
     const Variable& x, const Variable& weight, const Tensor& target, const ClassSlab& slab,
-    const GroupPtr& group, const LossOptions& options = {});
+    const GroupPtr& group, const LossOptions& options = {},
+    LossGradients when = LossGradients::in_forward);
 
 }  // namespace lockstep

@@ -1,0 +1,262 @@
+#include <lockstep/autograd/functional/linear_loss_in_chunks.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/operand.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
+
+// Logits are computed for a chunk of rows at a time and replaced by their gradient in place: in
+// forward, or in backward, which computes the chunk's logits again and needs each row's maximum and
+// log-sum.
+
+namespace lockstep::detail {
+namespace {
+
+/// The type of the logits of products with such operands: f32 for 16 bits, as a chunk stays in a
+/// core's cache; but a GPU writes it to memory, and its logits are of 16 bits, as PyTorch's are.
+DType logits_dtype(const Tensor& operand) {
+  return math::device_math(operand.device()) ? operand.dtype() : sum_dtype(operand.dtype());
+}
+
+/// The rows of x[rows, in] and their targets in chunks. x and the weight are operands of the
+/// products.
+class Chunks {
+ public:
+  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, const LogitsLoss& loss)
+      : x_(x.reshape({target.numel(), x.size(-1)})),
+        target_(target.reshape({target.numel()})),
+        weight_(weight),
+        stats_a_row_(loss.stats_a_row()),
+        height_(height(loss.columns_of_a_rank(), logits_dtype(x), x.device())),
+        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, logits_dtype(x),
+                              x.device())) {}
+
+  struct Chunk {
+    Tensor x, target, stats, logits;
+  };
+
+  /// Calls f(begin, end, chunk) for every chunk, with its logits computed; `stats`
+  /// [stats_a_row() rows] belongs to the chunks' rows.
+  template <class F>
+  void each(const Tensor& stats, const F& f) const {
+    for (std::int64_t begin = 0; begin < x_.size(0); begin += height_) {
+      const std::int64_t end = std::min(begin + height_, x_.size(0)), rows = end - begin;
+      const Chunk chunk{
+          x_.slice(begin, end), target_.slice(begin, end),
+          stats.slice(stats_a_row_ * begin, stats_a_row_ * end).reshape({stats_a_row_, rows}),
+          logits_.slice(0, rows)};
+      linear_forward(chunk.x, weight_, {}, chunk.logits);
+      f(begin, end, chunk);
+    }
+  }
+
+ private:
+  /// On the host 1 MiB of logits stays in cache until it is used, and products of fewer than 64
+  /// rows are slow. A GPU needs more rows to be busy.
+  static std::int64_t height(std::int64_t width, DType dtype, Device device) {
+    if (math::device_math(device)) return 8192;
+    const auto row = width * static_cast<std::int64_t>(size_of(dtype));
+    return std::clamp<std::int64_t>((std::int64_t{1} << 20U) / std::max<std::int64_t>(row, 1), 64,
+                                    256);
+  }
+
+  Tensor x_, target_, weight_;
+  std::int64_t stats_a_row_, height_;
+  Tensor logits_;
+};
+
+/// Where the products of chunks' logits go: gradients of x, as rows, and of the weight, both or
+/// one of them.
+struct ProductGradients {
+  Tensor x, weight;
+  bool accumulate_x = false, accumulate_weight = false;
+
+  /// The chunk's logits have become their gradient.
+  void add(std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk,
+           const Tensor& weight_operand) {
+    const Tensor grad_logits = chunk.logits.to(chunk.x.dtype());
+    if (x.defined()) {
+      linear_backward_input(grad_logits, weight_operand, accumulate_x, x.slice(begin, end));
+    }
+    if (weight.defined()) {
+      linear_backward_weight(grad_logits, chunk.x, std::exchange(accumulate_weight, true), weight);
+    }
+  }
+};
+
+/// The derivative of the loss by x and the weight, as operations.
+void differentiate_loss(Differentiation& d, const Shape& x, const Tensor& target,
+                        const LossOptions& options, const LogitsLoss& loss) {
+  d.give_as([&](std::span<const Variable> inputs) {
+    return rounded_once(inputs[0], inputs[1], [&](const Variable& in, const Variable& w) {
+      const std::int64_t rows = target.numel();
+      const Variable logits = linear(reshape(in, {rows, x[x.dims() - 1]}), w, {});
+      const Variable y = loss.of(logits, target.reshape({rows}));
+      return options.reduction == Reduction::none ? reshape(y, target.shape()) : y;
+    });
+  });
+}
+
+/// With gradients in backward.
+class LossNode : public PooledNode<LossNode> {
+ public:
+  /// x and the weight as multiplied, after any rounding.
+  LossNode(Tensor x, Tensor weight, Tensor target, const LossOptions& options,
+           std::shared_ptr<const LogitsLoss> loss, Tensor divisor, Tensor stats)
+      : x_(std::move(x)),
+        weight_(std::move(weight)),
+        target_(std::move(target)),
+        options_(options),
+        loss_(std::move(loss)),
+        divisor_(std::move(divisor)),
+        stats_(std::move(stats)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const std::int64_t rows = target_.numel();
+    const bool is_one_variable = input(0).record() == input(1).record();
+    const GradTarget to_weight = grad_target(1);
+    GradTarget to_x;
+    if (!is_one_variable) {
+      to_x = grad_target(0);
+    } else if (to_weight.wanted) {  // apart, until the weight's is written
+      to_x = {.wanted = true, .accumulate = false, .tensor = Tensor::empty_like(to_weight.tensor)};
+    }
+    ProductGradients to{.accumulate_x = to_x.accumulate, .accumulate_weight = to_weight.accumulate};
+    if (to_x.wanted) to.x = to_x.tensor.reshape({rows, x_.size(-1)});
+    if (to_weight.wanted && rows == 0 && !to_weight.accumulate) to_weight.tensor.zero();
+    // All chunks add to the gradient of the weight: one of 16 bits is rounded once, at the end.
+    const bool rounds = to_weight.wanted && rows > 0 && is_half(to_weight.tensor.dtype());
+    to.weight = !rounds                ? to_weight.tensor
+                : to_weight.accumulate ? to_weight.tensor.to(DType::f32)
+                                       : Tensor::empty(weight_.shape(), DType::f32, x_.device());
+    const bool each_row = options_.reduction == Reduction::none;
+    const Tensor grad = grad_output.to(stats_.dtype());
+    const Tensor grad_rows = each_row ? grad.reshape({rows}) : grad;
+    Chunks(x_, weight_, target_, *loss_)
+        .each(stats_, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
+          const Tensor here = each_row ? grad_rows.slice(begin, end) : grad_rows;
+          loss_->backward(here, divisor_, chunk.logits, chunk.stats, chunk.target);
+          to.add(begin, end, chunk, weight_);
+        });
+    if (rounds) to_weight.tensor.copy_from(to.weight.to(to_weight.tensor.dtype()));
+    if (is_one_variable) pass_grad(0, to_x.tensor);
+  }
+  void differentiate(Differentiation& d) override {
+    if (!loss_->has_second_derivatives()) return Node::differentiate(d);
+    differentiate_loss(d, input(0).data().shape(), target_, options_, *loss_);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return loss_->name(); }
+
+ private:
+  Tensor x_, weight_, target_;
+  LossOptions options_;
+  std::shared_ptr<const LogitsLoss> loss_;
+  Tensor divisor_, stats_;
+};
+
+/// With gradients of the sum of losses from forward.
+class ScaledLossNode : public PooledNode<ScaledLossNode> {
+ public:
+  ScaledLossNode(ProductGradients of_sum, Tensor target, const LossOptions& options,
+                 std::shared_ptr<const LogitsLoss> loss, Tensor divisor)
+      : of_sum_(std::move(of_sum)),
+        target_(std::move(target)),
+        options_(options),
+        loss_(std::move(loss)),
+        divisor_(std::move(divisor)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Tensor grad = grad_output.to(divisor_.dtype());
+    for (const int i : {1, 0}) {
+      const GradTarget to = grad_target(i);
+      if (!to.wanted) continue;
+      const Tensor& of_sum = i == 0 ? of_sum_.x : of_sum_.weight;
+      scale_loss_gradient(of_sum, grad, divisor_, to.accumulate, to.tensor);
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    if (!loss_->has_second_derivatives()) return Node::differentiate(d);
+    differentiate_loss(d, input(0).data().shape(), target_, options_, *loss_);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return loss_->name(); }
+
+ private:
+  ProductGradients of_sum_;
+  Tensor target_;
+  LossOptions options_;
+  std::shared_ptr<const LogitsLoss> loss_;
+  Tensor divisor_;
+};
+
+/// x and the weight have one dtype, or are Autocast's operands; losses and statistics of 16 bits
+/// are f32.
+Variable loss_of(const Variable& x, const Variable& weight, const Tensor& given,
+                 const LossOptions& options, LossGradients when,
+                 std::shared_ptr<const LogitsLoss> loss_of_logits) {
+  const LogitsLoss& logits_loss = *loss_of_logits;
+  const Tensor &in = x.data(), &matrix = weight.data();
+  Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
+  logits_loss.expect_fit(in_operand, matrix_operand, given);
+  const Tensor target =
+      right_targets(logits_loss.name(), given, logits_loss.classes(), options.ignore_index);
+  const DType sums = sum_dtype(in.dtype());
+  const std::int64_t rows = target.numel();
+  Tensor losses = Tensor::empty(target.shape(), sums, in.device());
+  Tensor stats = Tensor::empty({logits_loss.stats_a_row() * rows}, sums, in.device());
+  const Tensor flat = losses.reshape({rows});
+  const bool in_forward = when == LossGradients::in_forward && grad_enabled() &&
+                          (x.requires_grad() || weight.requires_grad()) &&
+                          options.reduction != Reduction::none && in_operand.dtype() != DType::f16;
+  ProductGradients of_sum;
+  Tensor one;
+  if (in_forward) {
+    one = Tensor::full({}, 1, sums, in.device());
+    if (x.requires_grad()) of_sum.x = Tensor::empty({rows, in.size(-1)}, sums, in.device());
+    if (weight.requires_grad()) {
+      of_sum.weight = rows == 0 ? Tensor::zeros(matrix.shape(), sums, in.device())
+                                : Tensor::empty(matrix.shape(), sums, in.device());
+    }
+  }
+  Chunks(in_operand, matrix_operand, target, logits_loss)
+      .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
+        logits_loss.forward(chunk.logits, chunk.target, flat.slice(begin, end), chunk.stats);
+        if (!in_forward) return;
+        logits_loss.backward(one, one, chunk.logits, chunk.stats, chunk.target);
+        of_sum.add(begin, end, chunk, matrix_operand);
+      });
+  count_flops(2 * rows * matrix.numel());
+  Tensor loss = losses, divisor;
+  if (options.reduction != Reduction::none) {
+    loss = Tensor::empty({}, sums, in.device());
+    divisor = Tensor::empty({}, sums, in.device());
+    reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
+  }
+  if (in_forward) {
+    return record<ScaledLossNode>(loss.to(loss_dtype(x)), {&x, &weight}, std::move(of_sum), target,
+                                  options, std::move(loss_of_logits), std::move(divisor));
+  }
+  return record<LossNode>(loss.to(loss_dtype(x)), {&x, &weight}, std::move(in_operand),
+                          std::move(matrix_operand), target, options, std::move(loss_of_logits),
+                          std::move(divisor), std::move(stats));
+}
+
+}  // namespace
+
+// As linear: only operands of different dtypes are copied.
+Variable linear_loss_in_chunks(const Variable& x, const Variable& weight, const Tensor& target,
+                               const LossOptions& options, LossGradients when,
+                               std::shared_ptr<const LogitsLoss> loss) {
+  if (x.data().dtype() == weight.data().dtype() || are_autocast_operands(x, weight))
+    return loss_of(x, weight, target, options, when, std::move(loss));
+  return loss_of(Operand(x), Operand(weight), target, options, when, std::move(loss));
+}
+
+}  // namespace lockstep::detail
