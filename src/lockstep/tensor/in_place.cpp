@@ -57,27 +57,35 @@ const Tensor& apply_tensor(const char* sign, Arithmetic op, const Tensor& t, con
 }  // namespace
 
 const Tensor& Tensor::operator+=(double number) const {
+  expect_writable("+=");
   return apply_number("+=", Arithmetic::add, *this, number);
 }
 const Tensor& Tensor::operator-=(double number) const {
+  expect_writable("-=");
   return apply_number("-=", Arithmetic::subtract, *this, number);
 }
 const Tensor& Tensor::operator*=(double number) const {
+  expect_writable("*=");
   return apply_number("*=", Arithmetic::multiply, *this, number);
 }
 const Tensor& Tensor::operator/=(double number) const {
+  expect_writable("/=");
   return apply_number("/=", Arithmetic::divide, *this, number);
 }
 const Tensor& Tensor::operator+=(const Tensor& other) const {
+  expect_writable("+=");
   return apply_tensor("+=", Arithmetic::add, *this, other);
 }
 const Tensor& Tensor::operator-=(const Tensor& other) const {
+  expect_writable("-=");
   return apply_tensor("-=", Arithmetic::subtract, *this, other);
 }
 const Tensor& Tensor::operator*=(const Tensor& other) const {
+  expect_writable("*=");
   return apply_tensor("*=", Arithmetic::multiply, *this, other);
 }
 const Tensor& Tensor::operator/=(const Tensor& other) const {
+  expect_writable("/=");
   return apply_tensor("/=", Arithmetic::divide, *this, other);
 }
 

@@ -560,6 +560,9 @@ TEST_P(FullyShard, WeightsAreNotLoadedIntoTheModuleWhoseValuesAreElsewhere) {
     FullyShardedDataParallel fsdp(model, group);
     const auto refused = refusal_of([&] { model->load_state_dict(other.state_dict()); });
     EXPECT_NE(refused.find("what is written here would be lost"), std::string::npos) << refused;
+    const Tensor weight = model->named_parameters().front().variable.data();
+    const auto scaled = refusal_of([&] { weight *= 0.5; });
+    EXPECT_TRUE(scaled.starts_with("*= of ")) << scaled;
     fsdp.load_state_dict(other.state_dict());
     expect_equal(fsdp, other, 0.0);
   });
