@@ -10,11 +10,10 @@
 # sources that include Kokkos, as in lockstep_add_layer.
 # GPU: its cases whose names end in "cuda" (tests/support/test_devices.hpp) need a GPU. In a build
 # with CUDA they are an entry of their own, NAME.gpu. With NP all cases need one. See
-# lockstep_add_gpu_test. PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about
-# speed, on however busy a machine) and LABELS are set on every entry; a test that needs the
-# launcher
-# depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken
-# library. The label threads is added here, for ThreadSanitizer, to the quick tests of layers that
+# lockstep_add_gpu_test. PROCESSORS, TIMEOUT (default 300, four times as long with a sanitizer: it
+# ends a hang, and is no claim about speed, on however busy a machine) and LABELS are set on every
+# entry; a test that needs the launcher depends on the plain-MPI smoke test (fixture mpi), so that a
+# broken launcher is told from a broken library. The label threads is added here, for ThreadSanitizer, to the quick tests of layers that
 # start threads and to thread tests elsewhere, except tests labelled one_thread: without a second
 # thread ThreadSanitizer finds nothing. It sees one process, so it runs 2 or 3 ranks of each. The
 # label quick is dropped above 3 ranks if fewer ranks are run too, and at 2 if 3 are.
@@ -52,6 +51,9 @@ function(lockstep_add_test)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
+  endif()
+  if(LOCKSTEP_SANITIZE)
+    math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
   endif()
   set(target ${arg_NAME}_test)
   if(arg_PROGRAM)
