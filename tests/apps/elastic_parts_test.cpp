@@ -283,6 +283,11 @@ TEST(Launcher, NamesHostsInMpichsWayAndARanksHostInSlurms) {
   const auto srun = Launcher({"/usr/bin/srun"}, true).command(placement, 1, {"app"}).words;
   EXPECT_NE(std::find(srun.begin(), srun.end(), "--nodelist=a,a,b"), srun.end());
   EXPECT_NE(std::find(srun.begin(), srun.end(), "--ntasks=3"), srun.end());
+  EXPECT_NE(std::find(srun.begin(), srun.end(), "--mpi=pmi2"), srun.end());
+  const auto pmix = Launcher({"srun", "--mpi=pmix"}, true).command(placement, 1, {"app"}).words;
+  EXPECT_EQ(std::count_if(pmix.begin(), pmix.end(),
+                          [](const std::string& word) { return word.starts_with("--mpi"); }),
+            1);
 }
 
 TEST(Launcher, RefusesAListOfHostsThatNoCommandLineTakes) {

@@ -273,6 +273,9 @@ TEST(SweepTrial, ItsReasonIsTheProgramsFirstSentenceWithoutTheRank) {
   EXPECT_EQ(reason("classify: --set: bad"), "--set: bad");
   EXPECT_EQ(reason("classify: a.toml on 2 ranks, 1 thread each"), "");
   EXPECT_EQ(reason("warning: something"), "");
+  EXPECT_EQ(reason("classify train: rank 0 of 2 (vm): the loss is nan"), "the loss is nan");
+  EXPECT_EQ(reason("classify train: a.toml on 2 ranks, 1 thread each"), "");
+  EXPECT_EQ(reason("classify sample: no"), "");
 }
 
 Keeper::Start start_of(const ScratchFolder& scratch, const std::string& script) {

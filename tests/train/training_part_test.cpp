@@ -121,7 +121,7 @@ class Diary : public TrainingPart {
   Tensor sum;
 };
 
-std::vector<std::vector<double>> values_of(const StateDict& state) {
+std::vector<std::vector<double>> numbers_in(const StateDict& state) {
   std::vector<std::vector<double>> values;
   for (const auto& entry : state) values.push_back(entry.tensor.to(DType::f64).to_vector<double>());
   return values;
@@ -227,8 +227,9 @@ struct StopsEvaluation : TrainingPart {
   explicit StopsEvaluation(std::int64_t its_epoch) : epoch(its_epoch) {}
   [[nodiscard]] std::string name() const override { return "stops_evaluation"; }
   void before_evaluation(const Training& training) override {
-    if (training.state.epoch != epoch) return;
-    if (training.group->rank() == 0) std::ofstream(training.folder->file("stop")) << '\n';
+    // Rank 0 alone looks for the file.
+    if (training.state.epoch != epoch || training.group->rank() != 0) return;
+    std::ofstream(training.folder->file("stop")) << '\n';
     const auto start = Clock::now();
     while (training.folder->stop_reason(0) == StopReason::none && seconds_since(start) < 30)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -272,8 +273,9 @@ TEST_F(PartsInRuns, AnEvaluationStopsBetweenBatchesAndIsMadeByTheResumedRun) {
     ASSERT_TRUE(resumed[1]->end.test);
     const CheckpointContents end = load_checkpoint(checkpoint("resumed" + number, 6));
     EXPECT_EQ(end.train, whole.train);
-    EXPECT_EQ(values_of(end.model), values_of(whole.model));
-    EXPECT_EQ(values_of(end.optimizer), values_of(whole.optimizer));
+    EXPECT_EQ(numbers_in(end.model), numbers_in(whole.model));
+    EXPECT_EQ(numbers_in(end.optimizer), numbers_in(whole.optimizer));
+    if (epoch == 2) continue;  // its folder has the second epoch alone to choose from
     const auto best = [&](const std::string& folder) {
       return load_checkpoint(best_checkpoint(scratch_.file(folder) + "/checkpoints")).train;
     };

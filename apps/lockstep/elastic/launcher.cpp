@@ -15,6 +15,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/helper_program.hpp>
+#include <lockstep/train/run/slurm_time.hpp>
 
 #include "find_program.hpp"
 
@@ -98,6 +99,11 @@ void LauncherWords::line(std::string_view text) {
   read_mpiexec(text, blame_);
 }
 
+std::string usual_mpiexec() {
+  const char* const mpich = "mpiexec.mpich";
+  return find_program(mpich).empty() ? "mpiexec" : mpich;
+}
+
 std::vector<std::string> launcher_words(const std::string& launcher) {
   std::istringstream text(launcher);
   std::vector<std::string> words;
@@ -129,7 +135,9 @@ Launcher::Command Launcher::command(const Placement& placement, int start,
       hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), host.name);
     }
     const char* cores = std::getenv("SLURM_CPUS_PER_TASK");
-    add({"--mpi=pmi2", "--kill-on-bad-exit=1", "--overlap", "--distribution=arbitrary",
+    const auto names_mpi = [](const std::string& word) { return word.starts_with("--mpi"); };
+    if (std::ranges::none_of(words_, names_mpi)) add({"--mpi=pmi2"});
+    add({"--kill-on-bad-exit=1", "--overlap", "--distribution=arbitrary",
          fmt::format("--job-name={}", step_name(start)),
          fmt::format("--cpus-per-task={}", cores ? cores : "1"),
          fmt::format("--nodes={}", placement.hosts.size()),
@@ -169,8 +177,8 @@ std::optional<std::string> Launcher::why_silent(const std::string& host, double 
 
 void Launcher::end_elsewhere(int start) const {
   if (!is_srun_) return;
-  const char* job = std::getenv("SLURM_JOB_ID");
-  if (!job) return;
+  const std::string job = train::slurm_job();
+  if (job.empty()) return;
   const HelperEnd steps = run_helper(
       {"squeue", "--noheader", "--steps", "--job", job, "--format", "%i %j"}, answers_within_s);
   std::istringstream lines(steps.output);

@@ -35,6 +35,9 @@ class LauncherWords {
 /// follow from it.
 [[nodiscard]] std::string first_words(const std::string& output);
 
+/// MPICH's mpiexec by the name that is its alone where several MPIs are installed, else `mpiexec`.
+[[nodiscard]] std::string usual_mpiexec();
+
 /// A launcher's command line, split at blanks. Throws InputError if it is blank, or if its program
 /// cannot be executed.
 [[nodiscard]] std::vector<std::string> launcher_words(const std::string& launcher);

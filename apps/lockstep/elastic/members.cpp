@@ -20,6 +20,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/read_file.hpp>
+#include <lockstep/train/run/slurm_time.hpp>
 
 #include "child.hpp"
 
@@ -98,8 +99,7 @@ struct SlurmMembers {
   [[nodiscard]] Hosts look() const {
     const auto begun = Clock::now();
     // A node that failed is no longer part of the job, even if it is up again.
-    HelperProgram squeue(
-        {"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"});
+    HelperProgram squeue({"squeue", "--noheader", "--jobs", train::slurm_job(), "--format", "%N"});
     HelperProgram sinfo({"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"});
     const auto says = [&](HelperProgram& question) {
       const Seconds left(std::max(0.0, slurm_answers_s - seconds_since(begun)));

@@ -53,7 +53,7 @@ Members make_members(const Options& options) {
 
 Launcher make_launcher(const Options& options) {
   const bool on_slurm = options.members.empty() && is_in_allocation();
-  const std::string usual = on_slurm ? "srun" : "mpiexec";
+  const std::string usual = on_slurm ? "srun" : usual_mpiexec();
   return {launcher_words(options.launcher.empty() ? usual : options.launcher),
           on_slurm || !options.members.empty()};
 }

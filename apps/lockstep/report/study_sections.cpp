@@ -121,6 +121,7 @@ void add_benchmarks(Page& page, const std::vector<ScalingStudy>& studies) {
                 .log_x = true,
                 .from_zero = true};
     for (const Json& size : study.benchmarks) {
+      if (size.contains("failed")) continue;
       double memory = 0, products = 0;
       for (const Json& rank : size.at("memory").at("gb_per_s")) memory += rank.get<double>();
       for (const Json& rank : size.at("products").at("gflop_per_s"))

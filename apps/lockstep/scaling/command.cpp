@@ -69,7 +69,8 @@ scaling::Assignment read_assignment(const scaling::Options& options) {
     // What the tables of its task mean is the program's own: their text has to do.
     Deck deck = Deck::load(options.deck, options.overrides);
     plan = train::read_run_plan(deck);
-    const std::string text = deck.resolved() + read_small_file(options.deck, most_bytes);
+    std::string text = deck.resolved() + read_small_file(options.deck, most_bytes);
+    for (const std::string& one : options.overrides) text += one + "\n";
     assignment.identity.deck_hash = to_hex(hash64(text.data(), text.size()));
   }
   scaling::Identity& identity = assignment.identity;

@@ -52,6 +52,12 @@ std::vector<Change> compare(const Study& before, const Study& now, const std::st
                       "one of them only",
                       old.ranks));
     }
+    if (same->batch_size != old.batch_size) {
+      throw InputError(fmt::format(
+          "the two studies cannot be compared: {} ranks computed batches of {} samples in the "
+          "first and of {} in the second",
+          old.ranks, old.batch_size, same->batch_size));
+    }
     const Scatter &a = old.step_ms, &b = same->step_ms;
     changes.push_back({.ranks = old.ranks,
                        .nodes = old.nodes,

@@ -23,9 +23,7 @@ bool is_in_allocation(const Options& options) {
 std::vector<std::string> launcher_words(const Options& options) {
   if (!options.launcher.empty()) return elastic::launcher_words(options.launcher);
   if (is_in_allocation(options)) return {"srun"};
-  // Where there are several, `mpiexec` may be another MPI's than the programs'.
-  const char* const mpich = "mpiexec.mpich";
-  return elastic::launcher_words(elastic::find_program(mpich).empty() ? "mpiexec" : mpich);
+  return elastic::launcher_words(elastic::usual_mpiexec());
 }
 
 bool is_flux(const std::vector<std::string>& words) {

@@ -86,7 +86,8 @@ void StepLimit::look() {
   if (asked_ || error || bytes == seen_) return;
   seen_ = bytes;
   const auto intervals = intervals_of(read_small_file_or_nothing(file, most_bytes));
-  if (intervals.empty() || intervals.back().last_step() < steps_) return;
+  // Rows in which the warm-up ends do not count.
+  if (total(measured(intervals, warmup_, steps_)).steps < steps_) return;
   std::ofstream(folder_ / "stop") << "measured\n";
   asked_ = true;
 }

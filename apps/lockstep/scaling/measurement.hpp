@@ -25,16 +25,16 @@ struct Ended {
                                 const std::function<bool()>& stops,
                                 const std::function<void()>& look);
 
-/// Asks a run to stop, by a file in its folder, once it has made so many steps.
+/// Asks a run to stop, by a file in its folder, once it has measured `steps` after its warm-up.
 class StepLimit {
  public:
-  StepLimit(std::filesystem::path run_folder, std::int64_t steps)
-      : folder_(std::move(run_folder)), steps_(steps) {}
+  StepLimit(std::filesystem::path run_folder, std::int64_t warmup, std::int64_t steps)
+      : folder_(std::move(run_folder)), warmup_(warmup), steps_(steps) {}
   void look();
 
  private:
   std::filesystem::path folder_;
-  std::int64_t steps_;
+  std::int64_t warmup_, steps_;
   std::uintmax_t seen_ = 0;  ///< bytes of metrics.jsonl
   bool asked_ = false;
 };

@@ -147,7 +147,7 @@ class StudyRun {
     const Point& point = plan_[at];
     const fs::path folder = store.new_run_folder(point.name());
     if (point.is_benchmark()) fs::create_directories(folder);
-    StepLimit steps(folder, assignment_.identity.warmup + assignment_.identity.steps);
+    StepLimit steps(folder, assignment_.identity.warmup, assignment_.identity.steps);
     auto alive = Clock::now();
     const int start = static_cast<int>(at) + 1;
     elastic::Launcher::Command command = launcher_.command(point, start, app_of(point, folder));

@@ -76,7 +76,8 @@ std::vector<Settings> read_trials(const sweep::Options& options) {
 }
 
 /// Names that summary.json may have, of a bundled program's run.
-std::vector<std::string> known_metrics(TargetKind kind, std::int64_t top_k, bool has_validation) {
+std::vector<std::string> known_metrics(TargetKind kind, std::int64_t top_k,
+                                       const DataOptions& data) {
   std::vector<std::string> figures{"loss"};
   if (kind == TargetKind::classes) {
     figures.emplace_back("accuracy");
@@ -88,8 +89,8 @@ std::vector<std::string> known_metrics(TargetKind kind, std::int64_t top_k, bool
   }
   std::vector<std::string> names;
   for (const std::string& figure : figures) {
-    if (has_validation) names.push_back("validation_" + figure);
-    names.push_back("test_" + figure);
+    if (data.validation_fraction > 0) names.push_back("validation_" + figure);
+    if (data.test_set) names.push_back("test_" + figure);
   }
   names.emplace_back("train_loss");
   return names;
@@ -101,10 +102,10 @@ void choose_metric(Assignment& assignment, const sweep::Options& options, ReadDe
   if (options.program.empty()) {
     const DataOptions data = train::read_task_options(base.deck).data;
     has_validation = data.validation_fraction > 0;
-    const std::string judged = has_validation ? "validation_" : "test_";
+    const std::string judged = has_validation ? "validation_" : data.test_set ? "test_" : "train_";
     const std::string& best = base.plan.checkpoint.best;
     metric = !options.metric.empty() ? options.metric : judged + (best.empty() ? "loss" : best);
-    const auto known = known_metrics(target_kind(data), base.plan.eval.top_k, has_validation);
+    const auto known = known_metrics(target_kind(data), base.plan.eval.top_k, data);
     if (std::ranges::find(known, metric) == known.end()) {
       const std::vector<std::string_view> names(known.begin(), known.end());
       throw InputError(fmt::format("--metric {} is not a metric of these runs. {}", metric,
@@ -155,6 +156,12 @@ ExitCode sweep(const sweep::Options& options) {
   if (!options.program.empty() && elastic::find_program(options.program).empty())
     throw InputError(options.program + " is not a program that can be started");
   ReadDeck base = read(options, {});
+  const train::RunOptions& run = base.plan.run;
+  if (run.stop_after_epochs > 0 || run.stop_after_steps > 0) {
+    throw InputError(
+        "run.stop_after_epochs and run.stop_after_steps are for the sweep itself: no trial would "
+        "get to its end. Set train.epochs instead.");
+  }
   assignment.deck_hash = base.hash;
   assignment.epochs = base.plan.train.epochs;
   assignment.threads = cores_a_rank(options.threads, base.plan);

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -142,9 +143,12 @@ Ended ended_of(const Json& json) {
 
 std::string reason_on(std::string_view line, const std::string& program, const std::string& deck) {
   constexpr std::size_t longest = 600;
-  const std::string beginning = program + ": ";
-  if (!line.starts_with(beginning) || line.starts_with(beginning + deck + " on ")) return {};
-  line.remove_prefix(beginning.size());
+  // A program of several commands, as gpt, is named with the one that trains.
+  const std::string names[] = {program + ": ", program + " train: "};
+  const auto* const name =
+      std::ranges::find_if(names, [&](const std::string& one) { return line.starts_with(one); });
+  if (name == std::end(names) || line.starts_with(*name + deck + " on ")) return {};
+  line.remove_prefix(name->size());
   static const std::regex rank(R"(^rank \d+ of \d+ \([^)]*\): )");
   return std::regex_replace(std::string(line.substr(0, longest)), rank, "");
 }

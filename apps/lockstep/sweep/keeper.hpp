@@ -43,8 +43,8 @@ class Keeper {
   int answer_ = -1;  ///< reading end of a pipe
 };
 
-/// The reason that a program gives on a line "PROGRAM: REASON", without the rank in front of it;
-/// empty for other lines, and for the one with which it begins.
+/// The reason that a program gives on a line "PROGRAM: REASON" or "PROGRAM train: REASON", without
+/// the rank in front of it; empty for other lines, and for the one with which it begins.
 [[nodiscard]] std::string reason_on(std::string_view line, const std::string& program,
                                     const std::string& deck);
 

@@ -83,10 +83,16 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
 }  // namespace
 
 Recomputed::Recomputed(std::shared_ptr<Module> module, Again again)
-    : module_(expect_given("Recomputed", "the module", std::move(module))), again_(again) {
-  inputs_.emplace_back();
-  for (const NamedParameter& parameter : module_->trained_parameters())
-    inputs_.push_back(parameter.variable);
+    : module_(expect_given("Recomputed", "the module", std::move(module))),
+      again_(again),
+      parameters_(module_->parameters()) {}
+
+void Recomputed::list_inputs(const Variable& x) {
+  inputs_.clear();
+  inputs_.push_back(x);
+  for (const Variable& parameter : parameters_) {
+    if (parameter.requires_grad()) inputs_.push_back(parameter);
+  }
 }
 
 Variable Recomputed::operator()(const Variable& x) {
@@ -98,10 +104,10 @@ Variable Recomputed::operator()(const Variable& x) {
     const RandomTape::Recording recording(tape);
     y = (*module_)(x).data();
   }
-  inputs_.front() = x;
+  list_inputs(x);
   Variable result = record<RecomputeNode>(std::move(y), std::span<const Variable>(inputs_),
                                           *module_, again_, tape);
-  inputs_.front() = {};
+  inputs_.clear();
   return result;
 }
 

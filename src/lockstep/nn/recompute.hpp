@@ -17,15 +17,18 @@ class Recomputed {
   using Again = Variable (*)(Module& module, const Variable& x);
   static Variable forward_again(Module& module, const Variable& x) { return module(x); }
 
-  /// The module must live as long, and as long as graphs of it. A parameter that is frozen or
-  /// trained later than this is made needs another one.
+  /// The module must live as long, and as long as graphs of it, with the parameters that it has
+  /// now.
   explicit Recomputed(std::shared_ptr<Module> module, Again again = forward_again);
   [[nodiscard]] Variable operator()(const Variable& x);
 
  private:
+  void list_inputs(const Variable& x);
+
   std::shared_ptr<Module> module_;
   Again again_;
-  std::vector<Variable> inputs_;  // of the node: x's place, then the parameters
+  std::vector<Variable> parameters_;
+  std::vector<Variable> inputs_;  // of the node: x, then the trained parameters; keeps its memory
 };
 
 }  // namespace lockstep::nn

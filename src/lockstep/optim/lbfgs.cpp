@@ -133,6 +133,7 @@ LBFGS::Point LBFGS::evaluate(const Closure& closure, const Flat& x, double t, co
 LBFGS::Point LBFGS::strong_wolfe(const Closure& closure, const Flat& x, const Flat& d,
                                  const Point& start, double t, std::int64_t most_calls) {
   constexpr double c1 = 1e-4, c2 = 0.9;
+  constexpr double smallest_bracket = 1e-9;  // PyTorch's, whatever tolerance_change is
   const auto too_high = [&](const Point& p) {
     return p.loss > start.loss + c1 * p.t * start.slope;
   };
@@ -161,7 +162,7 @@ LBFGS::Point LBFGS::strong_wolfe(const Closure& closure, const Flat& x, const Fl
   std::size_t low = bracket[0].loss <= bracket[1].loss ? 0 : 1, high = 1 - low;
   for (; !found && iteration < most_calls; ++iteration) {
     const auto [least, most] = std::minmax(bracket[0].t, bracket[1].t);
-    if ((most - least) * length < options_.tolerance_change) break;
+    if ((most - least) * length < smallest_bracket) break;
     t = cubic_minimum(bracket[0].t, bracket[0].loss, bracket[0].slope, bracket[1].t,
                       bracket[1].loss, bracket[1].slope, least, most);
     const double margin = 0.1 * (most - least);

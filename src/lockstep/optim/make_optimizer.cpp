@@ -12,6 +12,7 @@
 #include <lockstep/nn/name_pattern.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/grouped_options.hpp>
+#include <lockstep/optim/layer_wise.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -47,13 +48,22 @@ OptimizerOptions options_of_part(const OptimizerOptions& options,
   own.group_pattern.clear();
   own.group_lr_factor.clear();
   own.group_weight_decay.clear();
+  const auto has_some = [](const std::string& pattern, const auto& parameters) {
+    return std::ranges::any_of(parameters, [&](const nn::NamedParameter& parameter) {
+      return nn::fits_pattern(pattern, parameter.name);
+    });
+  };
+  const auto is_for_others = [&](const std::string& pattern) {
+    nn::expect_some_fit(pattern, whole);
+    return !has_some(pattern, part);
+  };
+  if (auto* const lars = own.kind.get_if<LarsOptions>())
+    std::erase_if(lars->not_adapted, is_for_others);
+  if (auto* const lamb = own.kind.get_if<LambOptions>())
+    std::erase_if(lamb->not_adapted, is_for_others);
   for (std::size_t i = 0; i < options.group_pattern.size(); ++i) {
     const std::string& pattern = options.group_pattern[i];
-    nn::expect_some_fit(pattern, whole);
-    const auto fits = [&](const nn::NamedParameter& parameter) {
-      return nn::fits_pattern(pattern, parameter.name);
-    };
-    if (std::ranges::none_of(part, fits)) continue;
+    if (is_for_others(pattern)) continue;
     own.group_pattern.push_back(pattern);
     if (!options.group_lr_factor.empty())
       own.group_lr_factor.push_back(options.group_lr_factor.at(i));

@@ -13,8 +13,9 @@ namespace lockstep::optim {
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
 
-/// `options` for an optimizer of `part`, some of the parameters of `whole`: without groups that
-/// have none of them. Throws InputError for a pattern that fits no parameter of `whole`.
+/// `options` for an optimizer of `part`, some of the parameters of `whole`: without groups, and
+/// patterns of LARS and LAMB, that fit none of them. Throws InputError for a pattern that fits no
+/// parameter of `whole`. Local.
 [[nodiscard]] OptimizerOptions options_of_part(const OptimizerOptions& options,
                                                const std::vector<nn::NamedParameter>& whole,
                                                const std::vector<nn::NamedParameter>& part);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -67,6 +68,15 @@ std::mutex& update_lock() {
   return mutex;
 }
 
+std::string parameter_name(std::uint64_t number) { return "parameter" + std::to_string(number); }
+
+/// Names alone, for patterns.
+std::vector<nn::NamedParameter> named(const std::vector<std::uint64_t>& numbers) {
+  std::vector<nn::NamedParameter> parameters;
+  for (const std::uint64_t number : numbers) parameters.push_back({parameter_name(number), {}});
+  return parameters;
+}
+
 }  // namespace
 
 /// The optimizer on one rank. Its leaves share the parameters' values but have gradients of their
@@ -79,8 +89,7 @@ class RemoteOptimizer {
       : clip_value_(options.clip_value), updates_(updates) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       parameters_.push_back(parameters[i].local_value());
-      leaves_.push_back(
-          {"parameter" + std::to_string(numbers[i]), Variable(parameters_.back().data(), true)});
+      leaves_.push_back({parameter_name(numbers[i]), Variable(parameters_.back().data(), true)});
     }
     optimizer_ = optim::make_optimizer(options, leaves_);
   }
@@ -165,9 +174,12 @@ DistributedOptimizer::DistributedOptimizer(const optim::OptimizerOptions& option
     share.parameters.push_back(std::move(parameters[i]));
     share.numbers.push_back(i);
   }
+  std::vector<std::uint64_t> all(parameters.size());
+  std::iota(all.begin(), all.end(), std::uint64_t{0});
   for (const auto& [owner, share] : shares) {
+    const auto own = optim::options_of_part(options, named(all), named(share.numbers));
     parts_.push_back(
-        remote(owner, make_remote_optimizer, options, share.parameters, share.numbers, updates));
+        remote(owner, make_remote_optimizer, own, share.parameters, share.numbers, updates));
   }
   set_lr(options.lr());  // rethrows a failure of their construction
 }

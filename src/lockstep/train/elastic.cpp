@@ -27,7 +27,7 @@ bool StopRequest::requested(std::int64_t step) {
   StopReason mine = requested_stop();
   if (limit_) {
     const auto now = Clock::now();
-    const Seconds step_s = now - std::exchange(step_start_, now);
+    const Seconds step_s = now - std::exchange(step_start_, now).value_or(now);
     mine = std::max(mine, limit_->reason(step_s.count()));
   }
   if (report_) report_->made_step(step);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -69,7 +70,7 @@ class StopRequest {
   std::unique_ptr<TimeLimit> limit_;       ///< rank 0's
   std::unique_ptr<ElasticReport> report_;  ///< rank 0's, under lockstep elastic
   StopReason reason_ = StopReason::none;
-  Clock::time_point step_start_ = Clock::now();
+  std::optional<Clock::time_point> step_start_;  ///< none before the first requested()
 };
 
 }  // namespace lockstep::train

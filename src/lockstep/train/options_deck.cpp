@@ -103,8 +103,9 @@ void declare(DeckTable& table, TrainOptions& options) {
   auto seed = static_cast<std::int64_t>(options.seed);
   table.choice("precision", options.precision,
                {{"f32", Precision::f32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
-               "precision of the operands of products and convolutions; all else stays f32; fp16 "
-               "adds dynamic loss scaling");
+               "precision of products and convolutions, and of their results where "
+               "mixed_precision.md says so; weights, their gradients and sums stay f32; fp16 adds "
+               "dynamic loss scaling");
   table.key("loss_scale", options.loss_scale,
             {.doc = "fp16 only: initial loss scale", .min = 1e-37, .max = 1e38});
   table.key("loss_scale_growth_steps", options.loss_scale_growth_steps,

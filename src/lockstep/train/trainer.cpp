@@ -273,8 +273,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     outcome.stopped = finish_epoch(report);
     if (outcome.stopped == StopReason::none) states.after_epoch(is_over());
   }
-  if (outcome.stopped == StopReason::stop_after_steps && state_.position > 0 && judge_)
-    static_cast<void>(report_evaluation(*judge_, judging_set(task_.data()), report));
+  if (outcome.stopped == StopReason::stop_after_steps && state_.position > 0 && judge_ &&
+      !report_evaluation(*judge_, judging_set(task_.data()), report))
+    outcome.stopped = stop_->answer();
   if (test_ && outcome.stopped == StopReason::none && !report_evaluation(*test_, "test", report))
     outcome.stopped = stop_->answer();
   const bool stopped = outcome.stopped != StopReason::none;

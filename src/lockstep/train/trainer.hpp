@@ -78,13 +78,15 @@ class Trainer {
 
   /// Trains to the last epoch, or until a part ends it (train.early_stop_patience), or until there
   /// is a reason to stop, checked after each step (see StopAgreement; with ddp.comm_hook =
-  /// "post_local_sgd" after the steps that average). Writes metrics and checkpoints into `folder`;
-  /// `deck` is stored in checkpoints. `resumed_from` is the file of the restored state: checkpoints
-  /// in `folder` that are not in its past are moved aside (see RunCheckpoints). Throws AgreedError
-  /// with ExitCode::checkpoint if the final checkpoint could not be saved, or the folder is lost;
-  /// with ExitCode::failure if the ranks' states differ (train.check_replicas_every). Unless
-  /// train.on_nan is "ignore", throws NonFiniteLoss on a rank whose loss is not finite, and
-  /// AgreedError with ExitCode::failure if the test loss, or the state to be saved, is not finite.
+  /// "post_local_sgd" after the steps that average) and each batch of an evaluation. If the
+  /// restored state lacks the evaluation of its epoch, begins with that. Writes metrics and
+  /// checkpoints into `folder`; `deck` is stored in checkpoints. `resumed_from` is the file of the
+  /// restored state: checkpoints in `folder` that are not in its past are moved aside (see
+  /// RunCheckpoints). Throws AgreedError with ExitCode::checkpoint if the final checkpoint could
+  /// not be saved, or the folder is lost; with ExitCode::failure if the ranks' states differ
+  /// (train.check_replicas_every). Unless train.on_nan is "ignore", throws NonFiniteLoss on a rank
+  /// whose loss is not finite, and AgreedError with ExitCode::failure if the test loss, or the
+  /// state to be saved, is not finite.
   Outcome run(const RunFolder& folder, MetricsFile& metrics, Console& console,
               const std::string& deck,
               const std::optional<std::filesystem::path>& resumed_from = {});

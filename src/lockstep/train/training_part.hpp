@@ -136,12 +136,14 @@ class TrainingPart {
   virtual void after_update(const Training& /*training*/, StepResult& /*step*/) {}
   /// The step has ended. Its time is not part of the step's. Allocates nothing in most steps.
   virtual void after_step(const Training& /*training*/, const StepResult& /*step*/) {}
-  /// `training.state.epoch` epochs are finished; their evaluation follows.
+  /// `training.state.epoch` epochs are finished; their evaluation follows, in this run or, if it is
+  /// stopped during the evaluation, at the begin of the run that resumes.
   virtual void after_epoch(const Training& /*training*/) {}
   /// Around each evaluation, also of the test set: the model may be replaced meanwhile.
   virtual void before_evaluation(const Training& /*training*/) {}
   virtual void after_evaluation(const Training& /*training*/) noexcept {}
-  /// The epoch's evaluation; the same on all ranks. Not called without a set to judge by.
+  /// The epoch's evaluation; the same on all ranks. Not called without a set to judge by, nor if
+  /// the run is stopped meanwhile.
   virtual void evaluated(const Training& /*training*/, const Evaluation& /*found*/) {}
   /// Called after each epoch, and before the first; the same on all ranks. True: the training is
   /// complete.

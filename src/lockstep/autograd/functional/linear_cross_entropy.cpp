@@ -9,13 +9,16 @@
 namespace lockstep {
 namespace {
 
-class CrossEntropy final : public detail::LogitsLoss {
+class CrossEntropy {
  public:
+  static constexpr std::int64_t stats_a_row = 2;
+  static constexpr bool has_second_derivatives = true;
+
   CrossEntropy(std::int64_t classes, const LossOptions& options)
       : classes_(classes), options_(options) {}
 
-  [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
-  void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) const override {
+  [[nodiscard]] const char* name() const noexcept { return "linear_cross_entropy"; }
+  void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) const {
     const Shape logits = linear_shape(x, weight, {});
     const Shape rows(std::span(logits.begin(), logits.end() - 1));
     if (target.shape() != rows || target.dtype() != DType::i64) {
@@ -25,19 +28,20 @@ class CrossEntropy final : public detail::LogitsLoss {
     }
     check_options(name(), Tensor::empty({0, classes_}, sum_dtype(x.dtype()), x.device()), options_);
   }
-  [[nodiscard]] std::int64_t classes() const override { return classes_; }
-  [[nodiscard]] std::int64_t columns_of_a_rank() const override { return classes_; }
-  [[nodiscard]] std::int64_t stats_a_row() const override { return 2; }
+  [[nodiscard]] std::int64_t classes() const { return classes_; }
+  [[nodiscard]] std::int64_t columns_of_a_rank() const { return classes_; }
+  [[nodiscard]] const LossOptions& options() const { return options_; }
   void forward(const Tensor& logits, const Tensor& target, const Tensor& losses,
-               const Tensor& stats) const override {
+               const Tensor& stats) const {
     cross_entropy_forward(logits, target, options_, losses, stats);
   }
   void backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& logits,
-                const Tensor& stats, const Tensor& target) const override {
+                const Tensor& stats, const Tensor& target) const {
     cross_entropy_backward(grad_loss, divisor, logits, stats, target, options_, false, logits);
   }
-  [[nodiscard]] bool has_second_derivatives() const noexcept override { return true; }
-  [[nodiscard]] Variable of(const Variable& logits, const Tensor& target) const override {
+  template <class Each>
+  void reduce(const Tensor& /*stats*/, std::int64_t /*count*/, const Each& /*each*/) const {}
+  [[nodiscard]] Variable of(const Variable& logits, const Tensor& target) const {
     return cross_entropy(logits, target, options_);
   }
 
@@ -52,8 +56,7 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight, const T
                               const LossOptions& options, LossGradients when) {
   const Tensor& rows = weight.data();
   const std::int64_t classes = rows.dims() > 0 ? rows.size(0) : 0;  // refused later
-  return detail::linear_loss_in_chunks(x, weight, target, options, when,
-                                       std::make_shared<CrossEntropy>(classes, options));
+  return detail::linear_loss_in_chunks(x, weight, target, when, CrossEntropy(classes, options));
 }
 
 }  // namespace lockstep

@@ -14,7 +14,8 @@ enum class LossGradients : std::uint8_t { in_forward, in_backward };
 /// i64[...], without ever holding all logits: they are computed a chunk of rows at a time.
 ///
 /// Memory beside inputs, gradients and one chunk: with gradients in forward, those of x and the
-/// weight, from forward to backward, in f32 (f64 for f64); else two numbers a row. With
+/// weight, from forward to backward, in f32 (f64 for f64); else two numbers a row (four where ranks
+/// share out the vocabulary). With
 /// Reduction::none, with operands of fp16, whose gradients need the scaled loss, and where nothing
 /// is recorded, they are not computed in forward. For many losses before the first backward, as in
 /// a pipeline, choose in_backward.

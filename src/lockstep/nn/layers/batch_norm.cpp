@@ -63,7 +63,9 @@ Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool re
     const BatchNormStatistics own{{}, {}, is_training() ? statistics_.exchange : nullptr};
     return batch_norm(x, weight_, bias_, own, true, 0.0, options_.eps, residual, relu);
   }
-  if (is_training()) batches_tracked_ += 1;
+  // A rank may get no sample of a batch: statistics do not change then, unless ranks exchange them.
+  const bool counts = x.data().numel() > 0 || statistics_.exchange != nullptr;
+  if (is_training() && counts) batches_tracked_ += 1;
   const double momentum =
       options_.momentum ? *options_.momentum : 1.0 / std::max(1.0, batches_tracked_.item());
   return batch_norm(x, weight_, bias_, statistics_, is_training(), momentum, options_.eps, residual,

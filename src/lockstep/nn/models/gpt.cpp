@@ -189,16 +189,16 @@ class GptBlocks : public Module {
   }
   Variable forward(const Variable& x) override {
     Variable y = x;
+    if (!recompute_ || !grad_enabled()) {  // threads may predict at the same time
+      for (const auto& [name, block] : children()) y = (*block)(y);
+      return y;
+    }
     // Made late: now it is known which parameters are trained.
-    if (recompute_ && recomputed_.empty()) {
+    if (recomputed_.empty()) {
       for (const auto& [name, block] : children())
         recomputed_.emplace_back(block, GptBlock::forward_again);
     }
-    if (recompute_) {
-      for (Recomputed& block : recomputed_) y = block(y);
-    } else {
-      for (const auto& [name, block] : children()) y = (*block)(y);
-    }
+    for (Recomputed& block : recomputed_) y = block(y);
     return y;
   }
 
@@ -251,7 +251,8 @@ Variable Gpt::embedded(const Variable& tokens, std::int64_t first) {
                      std::to_string(options_.context) + ", not " + describe(tokens.data()) +
                      " from position " + std::to_string(first));
   }
-  positions_ = positions_.to(tokens.data().device());  // once
+  const Device device = tokens.data().device();
+  if (positions_.device() != device) positions_ = positions_.to(device);  // once
   const Tensor positions = positions_.slice(first, first + shape[1]).reshape({1, shape[1]});
   return (*wte_)(tokens) + (*wpe_)(Variable(positions));
 }

@@ -30,6 +30,11 @@ class GptCache {
  public:
   /// Throws InputError for a model whose parameters have 16 bits, and for one that ranks share out.
   explicit GptCache(const Gpt& model);
+  GptCache(const GptCache&) = delete;  // a copy would share the memory
+  GptCache& operator=(const GptCache&) = delete;
+  GptCache(GptCache&&) = default;
+  GptCache& operator=(GptCache&&) = default;
+  ~GptCache() = default;
 
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }  ///< tokens seen
   /// The tokens that still fit.

@@ -1,6 +1,5 @@
 #include <lockstep/parallel/tensor/vocabulary.hpp>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -81,36 +80,58 @@ class LogitsNode : public PooledNode<LogitsNode> {
 };
 
 /// The loss of a chunk of rows.
-class SlabLoss final : public detail::LogitsLoss {
+class SlabLoss {
  public:
+  static constexpr std::int64_t stats_a_row = 4;
+  static constexpr bool has_second_derivatives = false;
+
   SlabLoss(const ClassSlab& slab, GroupPtr group, const LossOptions& options)
       : slab_(slab), group_(std::move(group)), options_(options) {}
 
-  [[nodiscard]] const char* name() const noexcept override {
+  [[nodiscard]] const char* name() const noexcept {
     return "vocabulary_parallel_linear_cross_entropy";
   }
-  void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) const override {
+  void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) const {
     expect_right(name(), linear_shape(x, weight, {}), sum_dtype(x.dtype()), target, slab_,
                  options_);
   }
-  [[nodiscard]] std::int64_t classes() const override { return slab_.classes; }
-  [[nodiscard]] std::int64_t columns_of_a_rank() const override {
+  [[nodiscard]] std::int64_t classes() const { return slab_.classes; }
+  [[nodiscard]] std::int64_t columns_of_a_rank() const {
     return (slab_.classes + group_->size() - 1) / group_->size();
   }
-  [[nodiscard]] std::int64_t stats_a_row() const override { return 4; }
-  void forward(const Tensor& logits, const Tensor& target, const Tensor& losses,
-               const Tensor& stats) const override {
+  [[nodiscard]] const LossOptions& options() const { return options_; }
+  void forward(const Tensor& logits, const Tensor& target, const Tensor& /*losses*/,
+               const Tensor& stats) const {
     cross_entropy_slab_forward(logits, target, slab_, options_, stats);
-    sum_over_ranks(target, slab_, options_, *group_, stats, losses);
+  }
+  template <class Each>
+  void reduce(const Tensor& stats, std::int64_t count, const Each& each) const {
+    const CallLabel label("vocabulary-parallel loss");
+    const Tensor maxima = Tensor::empty({count}, stats.dtype(), stats.device());
+    const auto each_chunk = [&](const auto& f) {
+      std::int64_t at = 0;
+      each([&](const Tensor& target, const Tensor& losses, const Tensor& of_chunk) {
+        const std::int64_t end = at + target.numel();
+        f(target, losses, of_chunk, maxima.slice(at, end));
+        at = end;
+      });
+    };
+    using T = const Tensor&;
+    each_chunk([&](T, T, T of_chunk, T maximum) { maximum.copy_from(of_chunk[0]); });
+    group_->all_reduce(maxima, ReduceOp::max).wait();
+    each_chunk([&](T target, T, T of_chunk, T maximum) {
+      cross_entropy_slab_rescale(maximum, target, slab_, options_, of_chunk);
+    });
+    group_->all_reduce(stats, ReduceOp::sum).wait();  // the maxima, too: one tensor
+    each_chunk([&](T target, T losses, T of_chunk, T maximum) {
+      of_chunk[0].copy_from(maximum);
+      cross_entropy_slab_loss(target, slab_, options_, of_chunk, losses);
+    });
   }
   void backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& logits,
-                const Tensor& stats, const Tensor& target) const override {
+                const Tensor& stats, const Tensor& target) const {
     cross_entropy_slab_backward(grad_loss, divisor, logits, stats, target, slab_, options_, false,
                                 logits);
-  }
-  [[nodiscard]] bool has_second_derivatives() const noexcept override { return false; }
-  [[nodiscard]] Variable of(const Variable& /*logits*/, const Tensor& /*target*/) const override {
-    return {};
   }
 
  private:
@@ -166,8 +187,7 @@ Variable vocabulary_parallel_linear_cross_entropy(const Variable& x, const Varia
                                                   const Tensor& target, const ClassSlab& slab,
                                                   const GroupPtr& group, const LossOptions& options,
                                                   LossGradients when) {
-  return detail::linear_loss_in_chunks(x, weight, target, options, when,
-                                       std::make_shared<SlabLoss>(slab, group, options));
+  return detail::linear_loss_in_chunks(x, weight, target, when, SlabLoss(slab, group, options));
 }
 
 }  // namespace lockstep

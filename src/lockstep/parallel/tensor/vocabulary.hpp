@@ -35,8 +35,8 @@ namespace lockstep {
 
 /// vocabulary_parallel_cross_entropy(linear(x, weight), target) for this rank's rows `weight`
 /// [slab.count, in] and an x[..., in] that is the input of each rank's part (copy_to_group):
-/// linear_cross_entropy, a chunk of rows at a time, with the two all_reduces for each chunk. First
-/// derivatives only.
+/// linear_cross_entropy, a chunk of rows at a time, with the two all_reduces in all, or
+/// for each chunk if gradients are computed in forward. First derivatives only.
 [[nodiscard]] Variable vocabulary_parallel_linear_cross_entropy(
     const Variable& x, const Variable& weight, const Tensor& target, const ClassSlab& slab,
     const GroupPtr& group, const LossOptions& options = {},

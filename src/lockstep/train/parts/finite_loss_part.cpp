@@ -33,7 +33,7 @@ class FiniteLossPart final : public TrainingPart {
   }
   void evaluated(const Training& training, const Evaluation& found) override {
     expect_finite(training, judging_set(training.task.data()), found.loss,
-                  "This state was not saved: earlier checkpoints are unchanged.");
+                  "Earlier checkpoints are unchanged: --resume=FILE takes one of them.");
   }
   void end_run(const Training& training, Outcome& outcome) override {
     if (outcome.stopped != StopReason::none || !outcome.test || !training.task.data().validation)

@@ -67,10 +67,14 @@ void WeightAveraging::after_epoch(std::int64_t epoch) {
 }
 
 void WeightAveraging::update_bn(ProcessGroup* group, const std::function<bool()>& forward_next) {
+  struct Swapped {  // back, also where a batch cannot be read
+    WeightAveraging& averaging;
+    ~Swapped() { averaging.swap(); }
+  };
   swap();
+  const Swapped back{*this};
   optim::update_bn(strategy_.model(), forward_next);
   if (group) average_statistics(*group, strategy_.model());
-  swap();
 }
 
 void WeightAveraging::swap() {

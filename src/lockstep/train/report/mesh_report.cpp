@@ -13,6 +13,7 @@
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/mesh/mesh_plan.hpp>
 #include <lockstep/parallel/tensor/plans.hpp>
@@ -60,6 +61,8 @@ double optimizer_bytes_of(const RunPlan& plan) {
   options.group_pattern.clear();
   options.group_lr_factor.clear();
   options.group_weight_decay.clear();
+  if (auto* const lars = options.kind.get_if<optim::LarsOptions>()) lars->not_adapted.clear();
+  if (auto* const lamb = options.kind.get_if<optim::LambOptions>()) lamb->not_adapted.clear();
   const auto optimizer = optim::make_optimizer(
       options, {{"weight", Variable(Tensor::zeros({8, elements / 8}), true)}});
   std::size_t bytes = 0;

@@ -28,7 +28,8 @@ class RunReport {
   void epoch_finished(const MetricsRow& row, const std::optional<Evaluation>& found,
                       double seconds);
   /// Another evaluation: of the test set after the last epoch, where another set judges the run; of
-  /// the judging set ("validation" or "test") in the middle of an epoch.
+  /// the judging set ("validation" or "test") in the middle of an epoch, or at a resumed run's
+  /// begin, where the run had been stopped in it.
   void evaluated(const char* set, const Evaluation& found, double seconds);
 
   /// At the run's end; `training_wall` is this rank's time in training steps. Collective.

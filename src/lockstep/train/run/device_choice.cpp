@@ -181,8 +181,14 @@ DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
   const int local_rank = layout.local_rank(group.rank());
   // Kernels run on one GPU of a process.
   const bool are_threads = group.size() > 1 && std::string_view(group.backend()) == "threads";
-  const auto automatic =
+  auto automatic =
       automatic_device(layout, agree(group, [&] { return gpu_for(are_threads ? 0 : local_rank); }));
+  if (are_threads && !automatic.reason.empty()) {
+    automatic.reason =
+        "run.device = \"auto\" computes on the host, as the ranks are threads of one process: "
+        "start "
+        "them with mpiexec, one for each GPU, to use GPUs";
+  }
   Device device;
   const auto identities = agree(group, [&] {
     device = device_for(options, automatic.type, local_rank);

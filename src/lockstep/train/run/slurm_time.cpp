@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <lockstep/base/helper_program.hpp>
+#include <lockstep/base/host.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -53,9 +54,15 @@ std::optional<double> seconds_until(std::string_view time, std::int64_t now) {
   return static_cast<double>(end - now);
 }
 
+std::string slurm_job() {
+  const std::string array = environment("SLURM_ARRAY_JOB_ID");
+  if (array.empty()) return environment("SLURM_JOB_ID");
+  return array + "_" + environment("SLURM_ARRAY_TASK_ID");
+}
+
 std::optional<double> seconds_left_in_slurm_job(const std::stop_token& stop) {
-  const char* const job = std::getenv("SLURM_JOB_ID");
-  if (!job) return std::nullopt;
+  const std::string job = slurm_job();
+  if (job.empty()) return std::nullopt;
   if (const char* const end = std::getenv("SLURM_JOB_END_TIME")) {
     if (const auto left = seconds_until(end, std::time(nullptr))) return left;
   }

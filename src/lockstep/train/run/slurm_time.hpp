@@ -2,9 +2,14 @@
 #include <cstdint>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 
 namespace lockstep::train {
+
+/// This job as squeue and scontrol name it alone; empty outside a job. In an array the number of
+/// one task's job is that of the array, too, which they take for all of its tasks.
+[[nodiscard]] std::string slurm_job();
 
 /// Seconds that Slurm leaves this job: from $SLURM_JOB_END_TIME if this Slurm sets it, else from
 /// squeue, which gets up to 30 s unless the caller is asked to `stop`. Nothing outside a job,

@@ -24,7 +24,8 @@ enum class StopReason : std::uint8_t {
 
 /// From now until the process ends, SIGTERM and SIGUSR1, any number of them, and the first SIGINT
 /// request a stop instead of ending the process. Batch systems send the first two before the time
-/// limit; Ctrl-C sends SIGINT. The training loop checks at each step's end, saves, and the program
+/// limit; Ctrl-C sends SIGINT. The training loop checks at each step's end, and at
+/// each batch of an evaluation, saves, and the program
 /// ends with ExitCode::requeue. A second SIGINT half a second later or more ends the process at
 /// once; an earlier one is a launcher's copy of the same Ctrl-C. SIGHUP of a closed terminal
 /// requests a stop if it would end the process: not if it is ignored (nohup), nor if a library

@@ -69,7 +69,7 @@ void expect_trained(const PipelineStages& stages, const PipelineSchedule& schedu
   if (std::ranges::any_of(stages.of_rank(schedule, rank), is_trained)) return;
   throw InputError(fmt::format(
       "model.freeze leaves rank {} of mesh.pp = {} no parameter to train. Use fewer ranks in "
-      "mesh.pp, more pipeline.stages_per_rank, or freeze less.",
+      "mesh.pp, or freeze less.",
       rank, schedule.ranks()));
 }
 

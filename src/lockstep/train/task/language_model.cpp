@@ -56,9 +56,9 @@ std::shared_ptr<nn::Module> LanguageModel::make_model() const {
 }
 
 Variable LanguageModel::forward(nn::Module& model, const Batch& batch) const {
-  LossOptions each_token;
-  each_token.reduction = Reduction::none;
-  return gpt_of(model).loss(Variable(batch.inputs()), batch.targets(), each_token);
+  // measure() reads each token's loss. A mean has its gradients from forward, from the same logits.
+  const LossOptions options{.reduction = grad_enabled() ? Reduction::mean : Reduction::none};
+  return gpt_of(model).loss(Variable(batch.inputs()), batch.targets(), options);
 }
 
 Variable LanguageModel::forward_from_stages(const PipelineStages& stages, const Variable& x,

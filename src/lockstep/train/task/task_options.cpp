@@ -16,7 +16,7 @@ template <class Visit>
 void for_each_table(TaskOptions& task, const Visit& visit) {
   visit("model", "the network", task.model);
   visit("data", "what the run trains on and is judged by", task.data);
-  visit("loss", "what a classifier is trained and judged by", task.loss);
+  visit("loss", "what a model is trained by, and a classifier judged by", task.loss);
 }
 
 }  // namespace
