@@ -333,6 +333,9 @@ TEST(ScalingCompare, RefusesWhatCannotBeComparedButForWhatIsToBe) {
   Study crowded = before;
   crowded.results[0].oversubscribed = true;
   EXPECT_TRUE(has(said(crowded), "more than the cores in one of them only"));
+  Study larger = before;
+  larger.results[0].batch_size *= 2;
+  EXPECT_TRUE(has(said(larger), "1 ranks computed batches of"));
 }
 
 TEST(ScalingReport, JsonHoldsEverySampleAndIsWhatCompareReads) {
@@ -529,12 +532,26 @@ TEST(ScalingMeasurement, ReadsWhatARunWrote) {
 
 TEST(ScalingMeasurement, ARunIsAskedToStopOnceItsStepsAreDone) {
   const ScratchFolder scratch;
-  StepLimit limit(scratch.path(), 8);
+  StepLimit limit(scratch.path(), 4, 4);
   limit.look();
   scratch.write("metrics.jsonl", row("step", 4, 1, 1, 0));
   limit.look();
   EXPECT_FALSE(std::filesystem::exists(scratch.file("stop")));
   scratch.write("metrics.jsonl", row("step", 4, 1, 1, 0) + row("step", 8, 1, 1, 0));
+  limit.look();
+  EXPECT_TRUE(std::filesystem::exists(scratch.file("stop")));
+}
+
+// A row of 17 steps in which a warm-up of 20 ends is not measured.
+TEST(ScalingMeasurement, ARunIsNotAskedToStopBeforeItsMeasuredStepsAreDone) {
+  const ScratchFolder scratch;
+  StepLimit limit(scratch.path(), 20, 350);
+  std::string rows;
+  for (int step = 17; step <= 374; step += 17) rows += row("step", step, 1, 1, 0);
+  scratch.write("metrics.jsonl", rows);
+  limit.look();
+  EXPECT_FALSE(std::filesystem::exists(scratch.file("stop")));
+  scratch.write("metrics.jsonl", rows + row("step", 391, 1, 1, 0));
   limit.look();
   EXPECT_TRUE(std::filesystem::exists(scratch.file("stop")));
 }

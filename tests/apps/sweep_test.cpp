@@ -274,6 +274,10 @@ TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
       {{"--grid", "train.seed=1,2", "--program", built("tests/apps/misbehave"), "--metric", "x"},
        "is a smaller x better?"},
       {{"--random", "train.seed=int:1:9"}, "--random needs --trials"},
+      {{"--grid", "train.seed=1,2", "--set", "run.stop_after_epochs=1"},
+       "Set train.epochs instead"},
+      {{"--grid", "train.seed=1,2", "--set", "data.test_set=false", "--metric", "test_loss"},
+       "--metric test_loss is not a metric of these runs"},
   };
   for (const auto& [words, said] : cases) {
     const Finished finished = sweep("refused", words);

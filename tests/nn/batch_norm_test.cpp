@@ -118,6 +118,7 @@ TEST(BatchNorm, ABatchWithoutSamplesLeavesStatisticsAlone) {
   BatchNorm2d layer(3);
   EXPECT_EQ(layer(Variable(Tensor::empty({0, 3, 4, 4}))).shape(), (Shape{0, 3, 4, 4}));
   EXPECT_EQ(layer.state_dict().at("running_var").to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  EXPECT_EQ(layer.state_dict().at("num_batches_tracked").item(), 0.0) << "the weight of a mean";
 }
 
 TEST(BatchNorm, OneValueAChannelIsRefusedInTrainingAlone) {

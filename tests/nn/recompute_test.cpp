@@ -96,6 +96,25 @@ TEST(Recomputed, LeavesFrozenParametersAlone) {
     EXPECT_TRUE(same_bits(again.gradients[i], kept.gradients[i])) << i;
 }
 
+TEST(Recomputed, TrainsWhatIsUnfrozenBetweenForwards) {
+  const auto gradients = [](bool recompute) {
+    manual_seed(4);
+    const auto layer = std::make_shared<Linear>(3, 3);
+    layer->set_requires_grad(false);
+    Recomputed again(layer);
+    const Variable x(normal({4, 3}, 1.0), true);
+    const auto forward = [&] { return recompute ? again(x) : (*layer)(x); };
+    sum(forward()).backward();
+    layer->set_requires_grad(true);
+    const Variable constant(x.data());
+    sum(recompute ? again(constant) : (*layer)(constant)).backward();
+    return std::vector<Tensor>{x.grad().clone(), layer->weight().grad().clone(),
+                               layer->bias().grad().clone()};
+  };
+  const auto plain = gradients(false), again = gradients(true);
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], again[i])) << i;
+}
+
 TEST(Recomputed, WithinAnotherIsComputedAgainAndAgain) {
   const auto gradients = [](bool recompute) {
     manual_seed(4);

@@ -23,6 +23,7 @@
 #include <lockstep/rpc/rpc.hpp>
 #include <rpc/affine.hpp>
 #include <rpc/workers.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -115,6 +116,26 @@ TEST(DistributedOptimizer, OfEveryKindTrainsWithTheBitsOfALocalOne) {
       EXPECT_EQ(all_of(remote.rpc_sync(&Affine::values)), all_of(local.values()));
       everywhere.set_lr(0.0);
     }
+  });
+}
+
+TEST(DistributedOptimizer, PatternsMayFitTheParametersOfOneOwnerAlone) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    std::vector<RRef<Variable>> parameters;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      for (const auto& one : rpc::remote(rank, make_affine, 0.5).rpc_sync(&Affine::parameters_here))
+        parameters.push_back(one);
+    }
+    const auto options = [](const std::string& pattern) {
+      return OptimizerOptions{.kind = optim::LambOptions{.lr = 0.1, .not_adapted = {pattern}},
+                              .group_pattern = {pattern},
+                              .group_lr_factor = {0.5}};
+    };
+    const rpc::DistributedOptimizer optimizer(options("parameter0"), parameters);
+    EXPECT_NE(test::message_of<InputError>([&] {
+                const rpc::DistributedOptimizer wrong(options("parameter99"), parameters);
+              }).find("'parameter99' matches no parameter"),
+              std::string::npos);
   });
 }
 

@@ -60,6 +60,17 @@ TEST(SlurmTime, IsReadAsSqueuePrintsIt) {
     EXPECT_EQ(seconds_of_slurm_time(other), std::nullopt) << other;
 }
 
+TEST(SlurmJob, OfAnArrayIsNamedWithItsTask) {
+  setenv("SLURM_JOB_ID", "33", 1);
+  EXPECT_EQ(slurm_job(), "33");
+  setenv("SLURM_ARRAY_JOB_ID", "33", 1);
+  setenv("SLURM_ARRAY_TASK_ID", "7", 1);
+  EXPECT_EQ(slurm_job(), "33_7");
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"})
+    unsetenv(name);
+  EXPECT_EQ(slurm_job(), "");
+}
+
 TEST(SlurmTime, OfTheEndIsCountedFromNow) {
   EXPECT_EQ(seconds_until("1100", 1000), 100);
   EXPECT_EQ(seconds_until("99999999999999", 1000), 99999999998999.0);

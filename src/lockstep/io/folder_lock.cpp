@@ -105,7 +105,7 @@ LockOwner owner_in(const std::string& text) {
 /// Nothing if there is no such file. Reads again what cannot be parsed: the owner may have moved
 /// the folder aside meanwhile, and on a file system without links it may still be writing.
 std::optional<LockOwner> read_owner(const fs::path& file) {
-  constexpr int attempts = 10;
+  constexpr int attempts = 100;
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr std::int64_t most_bytes = 1 << 16U;  // names and numbers
   for (int attempt = 1;; ++attempt) {
