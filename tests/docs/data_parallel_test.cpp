@@ -41,6 +41,27 @@ TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
   }
 }
 
+TEST(DataParallelPage, AScheduledTrainingIsEvaluatedAlikeOnAnyNumberOfRanks) {
+  std::string rest = expect_excerpt("data_parallel.md", "schedule_and_evaluate");
+  const std::string program = read_file(source("docs/examples/schedule_and_evaluate.cpp"));
+  for (int block = 2; block <= 3; ++block) {
+    const auto begin = rest.find("```cpp\n") + 7, end = rest.find("```\n", begin);
+    const std::string shown = rest.substr(begin, end - begin);
+    EXPECT_NE(program.find("\n" + shown), std::string::npos) << shown;
+    rest = rest.substr(end + 4);
+  }
+  for (const int ranks : {1, 2, 3}) {
+    const Finished finished = run(app(ranks, "docs/examples/schedule_and_evaluate", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_TRUE(finished.says("epoch 2  lr 0.05  accuracy")) << finished.output;
+    std::smatch last;
+    ASSERT_TRUE(std::regex_search(finished.output, last,
+                                  std::regex("epoch 3  lr 0.005  accuracy ([0-9.]+)")))
+        << finished.output;
+    EXPECT_GT(std::stod(last[1]), 0.9) << finished.output;
+  }
+}
+
 TEST(DataParallelPage, AShardedGptTrainsAndARankHoldsItsShare) {
   for (const int ranks : {1, 2, 3}) {
     const Finished finished = run(app(ranks, "docs/examples/fully_shard", {}));

@@ -29,7 +29,7 @@ class LanguageModel : public Task {
   [[nodiscard]] const Datasets& data() const override { return data_; }
   [[nodiscard]] Loading loading() const override { return loading_; }
   [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override;
-  /// The loss of each token, [windows, context].
+  /// The loss of each token, [windows, context]; while gradients are recorded, their mean.
   [[nodiscard]] Variable forward(nn::Module& model, const Batch& batch) const override;
   [[nodiscard]] Variable forward_from_stages(const PipelineStages& stages, const Variable& x,
                                              const Batch& batch) const override;
