@@ -1,7 +1,5 @@
 // A checkpoint of a pipeline holds the undivided model's tensors: any number of stages, any
 // schedule, and any other way to share out the model read it, and it reads theirs.
-#include <unistd.h>
-
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -32,9 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, PipelineCheckpoint, testing::ValuesIn(test::rank
 std::vector<DeckModel> models_to_save() { return {test::deck_gpt(), test::deck_mlp()}; }
 
 std::filesystem::path file_for(int ranks) {
-  return std::filesystem::temp_directory_path() /
-         ("lockstep_pipeline_" + std::to_string(ranks) + "_" +
-          std::to_string(static_cast<long>(getppid())) + ".h5");
+  return test::file_of_all_ranks("pipeline_" + std::to_string(ranks));
 }
 
 std::vector<double> values_of(const Tensor& t) { return t.to(DType::f64).to_vector<double>(); }

@@ -37,9 +37,7 @@ void expect_same(const StateDict& a, const StateDict& b) {
 }
 
 std::filesystem::path file_for(int ranks) {
-  return std::filesystem::temp_directory_path() /
-         ("lockstep_fully_shard_" + std::to_string(ranks) + "_" +
-          std::to_string(static_cast<long>(getppid())) + ".h5");
+  return test::file_of_all_ranks("fully_shard_" + std::to_string(ranks));
 }
 
 TEST_P(FullyShardCheckpoint, IsReadByAnyOtherShardingAndByTheUndividedModel) {
