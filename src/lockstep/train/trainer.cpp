@@ -365,7 +365,7 @@ std::optional<Evaluation> Trainer::evaluate_until_stop(Evaluator& evaluator) {
 std::optional<Evaluation> Trainer::report_evaluation(Evaluator& evaluator, const char* set,
                                                      RunReport& report) {
   const auto start = Clock::now();
-  const auto found = evaluate_until_stop(evaluator);
+  auto found = evaluate_until_stop(evaluator);
   if (found) report.evaluated(set, *found, seconds_since(start));
   return found;
 }
