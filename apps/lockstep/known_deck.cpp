@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/classification.hpp>
@@ -51,6 +53,14 @@ Deck check_known_deck(const std::string& file, const std::vector<std::string>& o
   static_cast<void>(train::read_task_options(deck));
   check_nothing_unknown(deck);
   return deck;
+}
+
+std::string hash_of_text(const Deck& deck, const std::string& file,
+                         const std::vector<std::string>& overrides) {
+  constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;
+  std::string text = deck.resolved() + read_small_file(file, most_bytes);
+  for (const std::string& one : overrides) text += one + "\n";
+  return to_hex(hash64(text.data(), text.size()));
 }
 
 }  // namespace lockstep::utility

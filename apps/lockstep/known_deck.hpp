@@ -17,6 +17,11 @@ namespace lockstep::utility {
 [[nodiscard]] Deck check_known_deck(const std::string& file,
                                     const std::vector<std::string>& overrides);
 
+/// In place of Deck::hash() for the deck `file`, read with these overrides, of a program that alone
+/// knows what the tables of its task mean: of their text.
+[[nodiscard]] std::string hash_of_text(const Deck& deck, const std::string& file,
+                                       const std::vector<std::string>& overrides);
+
 /// The hint for a deck whose known tables have been read.
 void check_nothing_unknown(const Deck& deck);
 

@@ -42,14 +42,8 @@ TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
 }
 
 TEST(DataParallelPage, AScheduledTrainingIsEvaluatedAlikeOnAnyNumberOfRanks) {
-  std::string rest = expect_excerpt("data_parallel.md", "schedule_and_evaluate");
-  const std::string program = read_file(source("docs/examples/schedule_and_evaluate.cpp"));
-  for (int block = 2; block <= 3; ++block) {
-    const auto begin = rest.find("```cpp\n") + 7, end = rest.find("```\n", begin);
-    const std::string shown = rest.substr(begin, end - begin);
-    EXPECT_NE(program.find("\n" + shown), std::string::npos) << shown;
-    rest = rest.substr(end + 4);
-  }
+  const char *page = "data_parallel.md", *example = "schedule_and_evaluate";
+  expect_block(expect_block(expect_excerpt(page, example), page, example), page, example);
   for (const int ranks : {1, 2, 3}) {
     const Finished finished = run(app(ranks, "docs/examples/schedule_and_evaluate", {}));
     ASSERT_EQ(finished.exit_code, 0) << finished.output;

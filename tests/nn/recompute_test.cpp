@@ -103,11 +103,10 @@ TEST(Recomputed, TrainsWhatIsUnfrozenBetweenForwards) {
     layer->set_requires_grad(false);
     Recomputed again(layer);
     const Variable x(normal({4, 3}, 1.0), true);
-    const auto forward = [&] { return recompute ? again(x) : (*layer)(x); };
-    sum(forward()).backward();
+    const auto forward = [&](const Variable& in) { return recompute ? again(in) : (*layer)(in); };
+    sum(forward(x)).backward();
     layer->set_requires_grad(true);
-    const Variable constant(x.data());
-    sum(recompute ? again(constant) : (*layer)(constant)).backward();
+    sum(forward(Variable(x.data()))).backward();
     return std::vector<Tensor>{x.grad().clone(), layer->weight().grad().clone(),
                                layer->bias().grad().clone()};
   };

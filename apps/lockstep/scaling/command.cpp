@@ -6,8 +6,6 @@
 #include <tuple>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/hash.hpp>
-#include <lockstep/base/read_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 #include <lockstep/train/run/run_plan.hpp>
@@ -54,7 +52,6 @@ scaling::Rehearse rehearsal_of(const scaling::Options& options, int threads) {
 }
 
 scaling::Assignment read_assignment(const scaling::Options& options) {
-  constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;
   scaling::Assignment assignment{.identity = scaling::identity_here(), .program = {}};
   train::RunPlan plan;
   std::string program = options.program;
@@ -66,12 +63,9 @@ scaling::Assignment read_assignment(const scaling::Options& options) {
   } else {
     if (elastic::find_program(program).empty())
       throw InputError(program + " is not a program that can be started");
-    // What the tables of its task mean is the program's own: their text has to do.
     Deck deck = Deck::load(options.deck, options.overrides);
     plan = train::read_run_plan(deck);
-    std::string text = deck.resolved() + read_small_file(options.deck, most_bytes);
-    for (const std::string& one : options.overrides) text += one + "\n";
-    assignment.identity.deck_hash = to_hex(hash64(text.data(), text.size()));
+    assignment.identity.deck_hash = hash_of_text(deck, options.deck, options.overrides);
   }
   scaling::Identity& identity = assignment.identity;
   identity.deck = options.deck;

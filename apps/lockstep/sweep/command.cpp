@@ -6,8 +6,6 @@
 #include <string_view>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/hash.hpp>
-#include <lockstep/base/read_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/did_you_mean.hpp>
 #include <lockstep/train/run/run_plan.hpp>
@@ -34,7 +32,6 @@ struct ReadDeck {
 };
 
 ReadDeck read(const sweep::Options& options, const Settings& settings) {
-  constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;
   std::vector<std::string> overrides = options.overrides;
   for (const auto& [key, value] : settings) overrides.push_back(key + "=" + value);
   if (options.program.empty()) {
@@ -43,12 +40,9 @@ ReadDeck read(const sweep::Options& options, const Settings& settings) {
     std::string hash = deck.hash();
     return {std::move(deck), std::move(plan), std::move(hash)};
   }
-  // The program alone knows the keys of its task's tables: they are compared as text.
   Deck deck = Deck::load(options.deck, overrides);
   train::RunPlan plan = train::read_run_plan(deck);
-  std::string text = deck.resolved() + read_small_file(options.deck, most_bytes);
-  for (const std::string& one : overrides) text += one + "\n";
-  std::string hash = to_hex(hash64(text.data(), text.size()));
+  std::string hash = hash_of_text(deck, options.deck, overrides);
   return {std::move(deck), std::move(plan), std::move(hash)};
 }
 
