@@ -13,6 +13,7 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/functional/conv_nd.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <support/gpu_stand_in.hpp>
 #include <support/test_devices.hpp>
 
@@ -41,6 +42,12 @@ const std::vector<ConvolutionCase>& convolutions() {
       {"conv2d",
        {{2, 3, 6, 5}, {4, 3, 3, 3}, {4}},
        [](const auto& v) { return conv2d(v[0], v[1], v[2], {.padding = 1}); }},
+      {"conv2d with channels last",
+       {{2, 8, 6, 5}, {16, 8, 3, 3}, {16}},
+       [](const auto& v) {
+         return from_channel_blocks(
+             conv2d(v[0], v[1], v[2], {.padding = 1}, Layout::channel_blocks));
+       }},
       {"conv3d",
        {{1, 2, 4, 4, 4}, {3, 2, 2, 2, 2}, {3}},
        [](const auto& v) { return conv3d(v[0], v[1], v[2]); }},
@@ -210,6 +217,7 @@ TEST_P(DeviceConvolutions, BatchNormUnderAutocastKeepsTheir16Bits) {
 }
 
 TEST(DeviceConvolution, WithoutALibraryOfAGpuIsTheHosts) {
+  const LayoutGuard as_on_a_device(ImageLayout::plain);
   for (const ConvolutionCase& c : convolutions()) {
     SCOPED_TRACE(c.name);
     const auto expected = results_of(c, DType::f32, {}, Precision::bf16),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include <lockstep/autograd/autocast.hpp>
@@ -18,6 +19,7 @@
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/models/transformer.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <support/gpu_stand_in.hpp>
 
@@ -195,6 +197,44 @@ TEST(GpuModels, AutocastTrainsTheFusedRowsOfModels) {
   EXPECT_EQ(test::GpuStandIn::narrow_convolutions() - before, 3 * 22 - 2);
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_NEAR(found[i], expected[i], 0.05 * expected[i]) << i;
+  }
+}
+
+TEST(GpuModels, ResNet18KeepsChannelsLastIn16BitsUnlessItsImagesAreToBePlain) {
+  const test::GpuStandIn gpu;
+  const Device device{DeviceType::sim, 0};
+  const DeviceGuard there(device);
+  const auto train = [&](ImageLayout layout) {
+    manual_seed(4);
+    CachingAllocator::of(device).flush();
+    const LayoutGuard guard(layout);
+    const auto model = resnet18({3, 8, 8}, 10);
+    Variable loss;
+    {
+      const Autocast autocast(Precision::bf16);
+      const Variable x(numbers({3, 3, 8, 8}, device).to(DType::f32));
+      loss = nll_loss((*model)(x), classes({3}, 10, device));
+    }
+    loss.backward();
+    std::vector<double> all{loss.data().item()};
+    for (const Variable& parameter : model->parameters()) {
+      const auto gradient = parameter.grad().to(DType::f64).to_vector<double>();
+      all.push_back(
+          std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0)));
+    }
+    return all;
+  };
+  const auto passes = [](int before) { return test::GpuStandIn::channels_last() - before; };
+  const int start = test::GpuStandIn::channels_last();
+  const auto expected = train(ImageLayout::plain);
+  EXPECT_EQ(passes(start), 0);
+  const auto found = train(ImageLayout::automatic);
+  // Three passes of all 20 convolutions but the first, of three channels.
+  EXPECT_EQ(passes(start), 3 * 19);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    // Another order of sums moves roundings to bf16, which a BatchNorm over three numbers
+    // amplifies.
+    EXPECT_NEAR(found[i], expected[i], 0.2 * expected[i] + 1e-3) << i;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
@@ -86,6 +87,34 @@ TEST_P(FiveDimensions, AreRefusedByLayersOfImages) {
 INSTANTIATE_TEST_SUITE_P(LikeBlocks, FiveDimensions,
                          testing::Combine(testing::Values(8, 16),
                                           testing::Values(DType::f32, DType::f64)));
+
+TEST(ImagesOf16Bits, GoThroughConvolutionsOnTheHost) {
+  const auto results = [](DType dtype) {
+    manual_seed(3);
+    Sequential model{std::make_shared<Conv2d>(3, 16, 3), std::make_shared<BatchNorm2d>(16),
+                     std::make_shared<ReLU>(),
+                     std::make_shared<Residual>(std::make_shared<Conv2d>(16, 16, 1)),
+                     std::make_shared<Conv2d>(16, 32, 3)};
+    model.to(dtype);
+    const Variable x(numbers({2, 3, 9, 8}, dtype), true);
+    const Variable y = model(x);
+    EXPECT_EQ(y.data().dtype(), dtype);
+    reshape(sum(mul(y, y)), {1}).backward();
+    auto all = values(y.data());
+    for (const double g : values(x.grad())) all.push_back(g);
+    return all;
+  };
+  const auto expected = results(DType::f32);
+  double largest = 0;
+  for (const double e : expected) largest = std::fmax(largest, std::fabs(e));
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto found = results(dtype);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 0.05 * largest) << name_of(dtype) << " " << i;
+    }
+  }
+}
 
 /// A user's module that does not know channel blocks.
 struct Negate : Module {

@@ -14,7 +14,8 @@
 namespace lockstep::test {
 namespace {
 
-std::atomic<int> plans_made = 0, plans_run = 0, attentions_run = 0, narrow_convolutions_run = 0;
+std::atomic<int> plans_made = 0, plans_run = 0, attentions_run = 0, narrow_convolutions_run = 0,
+                 convolutions_with_channels_last = 0;
 
 using math::Attention;
 using math::AttentionPass;
@@ -79,7 +80,9 @@ void for_each_term(const Convolution& c, const F& f) {
           const std::int64_t x = in_x + n * c.x_strides[0] + o / outputs * inputs * c.x_strides[1];
           const std::int64_t y = in_y + n * c.y_strides[0] + o * c.y_strides[1];
           for (std::int64_t i = 0; i < inputs; ++i) {
-            f(x + i * c.x_strides[1], (o * inputs + i) * taps + tap, y);
+            const std::int64_t w =
+                c.channels_last ? (o * taps + tap) * inputs + i : (o * inputs + i) * taps + tap;
+            f(x + i * c.x_strides[1], w, y);
           }
         }
       }
@@ -257,6 +260,7 @@ class LatePlan final : public math::Plan<Addresses> {
     if constexpr (std::is_same_v<Problem, Attention>) ++attentions_run;
     if constexpr (std::is_same_v<Problem, Convolution>) {
       if (is_half(problem_.dtype)) ++narrow_convolutions_run;
+      if (problem_.channels_last) ++convolutions_with_channels_last;
     }
     const detail::LaunchScope scope(stream);
     const auto late = [problem = problem_, at, workspace, bytes = workspace_bytes()] {
@@ -311,5 +315,6 @@ int GpuStandIn::plans() { return plans_made; }
 int GpuStandIn::runs() { return plans_run; }
 int GpuStandIn::attentions() { return attentions_run; }
 int GpuStandIn::narrow_convolutions() { return narrow_convolutions_run; }
+int GpuStandIn::channels_last() { return convolutions_with_channels_last; }
 
 }  // namespace lockstep::test

@@ -16,6 +16,8 @@ class GpuStandIn {
   /// Passes of convolutions in 16 bits among them. Those with a dilation along the first spatial
   /// dimension it lacks.
   [[nodiscard]] static int narrow_convolutions();
+  /// Passes of convolutions with channels last among them.
+  [[nodiscard]] static int channels_last();
 
  private:
   math::MathStandIn serves_;

@@ -5,8 +5,11 @@ namespace lockstep {
 
 /// The layout of images between built-in layers.
 enum class ImageLayout : std::uint8_t {
-  automatic,  ///< the fastest: on the host channel blocks, and convolution and pooling in one pass
-  plain,      ///< row-major [N,C,H,W], layer by layer, as on a device: then with a device's bits
+  /// The fastest: on the host channel blocks, and convolution and pooling in one pass; on a GPU
+  /// channels last in 16 bits.
+  automatic,
+  /// Row-major [N,C,H,W], layer by layer, as on a simulated device: then with its bits.
+  plain,
 };
 
 /// This thread's; automatic by default.

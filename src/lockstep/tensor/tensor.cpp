@@ -52,9 +52,9 @@ Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, con
 }
 
 Tensor Tensor::with_layout(Layout layout) const {
-  if (layout == Layout::channel_blocks && (dims() != 5 || dtype_ != DType::f32)) {
+  if (layout == Layout::channel_blocks && (dims() != 5 || !is_floating(dtype_))) {
     throw ShapeError(describe(*this) +
-                     " is not an image in channel blocks: these are f32[N, C/B, H, W, B]");
+                     " is not an image in channel blocks: these are floating [N, C/B, H, W, B]");
   }
   Tensor t = *this;
   t.layout_ = layout;
@@ -124,8 +124,10 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
-  expect_plain("conversion");
+  // The host's channel blocks are of f32.
+  if (device().type == DeviceType::host || !is_floating(dtype)) expect_plain("conversion");
   Tensor t = empty(shape_, dtype, device());
+  t.layout_ = layout_;
   convert(*this, t);
   return t;
 }

@@ -16,8 +16,9 @@ namespace lockstep {
 class Stream;
 
 /// The layout of a tensor's elements: plain is row-major; in channel blocks an image [N,C,H,W] is
-/// stored as [N, C/B, H, W, B] (tensor/kernels/conv/channel_blocks.hpp). Said by the operation that
-/// arranges, never guessed from a shape.
+/// stored as [N, C/B, H, W, B], where on a GPU B is C: channels last
+/// (tensor/kernels/conv/channel_blocks.hpp). Said by the operation that arranges, never guessed
+/// from a shape.
 enum class Layout : std::uint8_t { plain, channel_blocks };
 
 /// A dense row-major array on one device: a cheap handle to shared storage. Copying a Tensor copies
@@ -102,7 +103,7 @@ class Tensor {
   [[nodiscard]] std::size_t offset_bytes() const noexcept { return offset_; }
 
   /// The same memory, said to be arranged so: for operations that arrange it so, or that take each
-  /// arrangement apart themselves. Channel blocks are [N, C/B, H, W, B] in f32, else ShapeError.
+  /// arrangement apart themselves. Channel blocks are floating [N, C/B, H, W, B], else ShapeError.
   [[nodiscard]] Tensor with_layout(Layout layout) const;
   /// The same elements with another shape of equal numel; one extent may be -1 and is inferred.
   /// Shares storage. Throws ShapeError printing both shapes, also for an image in channel blocks.

@@ -87,10 +87,17 @@ struct Lying {
     EXPECT_EQ(
         cudnnGetFilterNdDescriptor(descriptor, 5, &w.type, &format, &w.dims, w.extents.data()),
         CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(format, CUDNN_TENSOR_NCHW);
-    w.strides[static_cast<std::size_t>(w.dims) - 1] = 1;
+    // From the innermost dimension to the outermost.
+    std::vector<std::size_t> order;
+    if (format == CUDNN_TENSOR_NHWC) order.push_back(1);
     for (auto d = static_cast<std::size_t>(w.dims) - 1; d > 0; --d) {
-      w.strides[d - 1] = w.strides[d] * w.extents[d];
+      if (d > 1 || format == CUDNN_TENSOR_NCHW) order.push_back(d);
+    }
+    order.push_back(0);
+    int stride = 1;
+    for (const std::size_t d : order) {
+      w.strides[d] = stride;
+      stride *= w.extents[d];
     }
     return w;
   }
@@ -380,6 +387,48 @@ TEST(CudnnConvolution, ReceivesTheDescriptionOfTheConvolution) {
       }
       EXPECT_EQ(cudnn_asked.groups, options.groups);
     }
+  }
+}
+
+/// x[N,C,H,W] stored as [N,H,W,C].
+Tensor with_channels_last(const Tensor& x) {
+  const auto from = x.to(DType::f64).to_vector<double>();
+  std::vector<double> to;
+  const std::int64_t channels = x.size(1), positions = x.size(2) * x.size(3);
+  for (std::int64_t n = 0; n < x.size(0); ++n) {
+    for (std::int64_t p = 0; p < positions; ++p) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        to.push_back(from[static_cast<std::size_t>((n * channels + c) * positions + p)]);
+      }
+    }
+  }
+  return Tensor::from(to, x.shape()).to(x.dtype());
+}
+
+TEST(CudnnConvolution, ReceivesTensorsWithChannelsLast) {
+  cudnn_asked = {};
+  const Conv2dOptions options{.stride = {2, 1}, .padding = {1, 2}, .groups = 2};
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensor x = numbers({2, 16, 5, 4}, dtype, 1), w = numbers({8, 8, 3, 2}, dtype, 2);
+    const Shape shape = conv2d_shape(x, w, {}, options);
+    const Tensor g = numbers(shape, dtype, 3);
+    const auto compute = [&](ConvolutionPass pass, const Tensor& first, const Tensor& second,
+                             const Shape& result) {
+      const Conv2dProblem problem = Conv2dProblem::of(x, w, Tensor::empty(shape, dtype), options);
+      const auto by_plan = [&](const math::Convolution& c, const Tensor& a, const Tensor& b) {
+        const Tensor to = Tensor::empty(result, dtype);
+        math::cudnn_plan("conv2d", c, gpu)
+            ->run("conv2d", {a.data(), b.data(), to.data()}, nullptr, Stream(gpu));
+        return to;
+      };
+      const math::Convolution plain = convolution_of(problem, pass, dtype, problem.n);
+      expect_same(by_plan(detail::with_channels_last(plain), with_channels_last(first),
+                          with_channels_last(second)),
+                  with_channels_last(by_plan(plain, first, second)));
+    };
+    compute(ConvolutionPass::forward, x, w, shape);
+    compute(ConvolutionPass::backward_input, g, w, x.shape());
+    compute(ConvolutionPass::backward_weight, g, x, w.shape());
   }
 }
 

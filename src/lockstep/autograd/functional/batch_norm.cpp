@@ -215,15 +215,18 @@ Variable batch_norm(const Variable& input, const Operand& weight, const Operand&
     return record<BatchNormNode>(std::move(y), {&x, &weight, &bias, &residual}, std::move(inputs),
                                  training, eps, std::move(saved), std::move(kept));
   };
-  // Kernels for channel blocks take f32.
+  // The host's kernels for channel blocks take f32.
+  const auto takes_layout = [](const Variable& x) {
+    return !is_channel_blocked(x.data()) || math::device_math(x.data().device()) != nullptr;
+  };
   const bool stores_16_bits =
-      !is_channel_blocked(input.data()) &&
+      takes_layout(input) &&
       (detail::is_native_beside(input, weight, bias) || is_result_of_autocast_on_a_gpu(input));
   if (!given_shortcut.defined()) {
     return stores_16_bits ? apply(input, {}) : apply(Operand(input), {});
   }
   const bool is_alike = given_shortcut.data().dtype() == input.data().dtype() &&
-                        is_native(given_shortcut) && !is_channel_blocked(given_shortcut.data());
+                        is_native(given_shortcut) && takes_layout(given_shortcut);
   return stores_16_bits && is_alike ? apply(input, given_shortcut)
                                     : apply(Operand(input), Operand(given_shortcut));
 }

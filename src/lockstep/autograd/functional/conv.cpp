@@ -38,6 +38,13 @@ class Conv2dNode : public PooledNode<Conv2dNode> {
   Conv2dOptions options_;
 };
 
+/// apply(x), of 16 bits on a GPU as they are, else of f32.
+template <class Apply>
+Variable as_stored(const Variable& x, const Apply& apply) {
+  if (math::device_math(x.data().device()) && is_native(x)) return apply(x);
+  return apply(static_cast<const Variable&>(Operand(x)));
+}
+
 struct ToChannelBlocks {
   static constexpr bool mixes_layouts = true;
 
@@ -50,6 +57,11 @@ struct ToChannelBlocks {
   [[nodiscard]] static const char* name() noexcept { return "to_channel_blocks"; }
 };
 
+/// Whether convolutions choose blocks where these fit.
+bool prefers_blocks(Layout layout) {
+  return layout == Layout::channel_blocks && image_layout() != ImageLayout::plain;
+}
+
 Variable wide_conv2d(const Operand& x, const Operand& weight, const Operand& bias,
                      const Conv2dOptions& options, Layout layout) {
   const PrecisionGuard precision(precision_of_product(x, weight));
@@ -57,7 +69,9 @@ Variable wide_conv2d(const Operand& x, const Operand& weight, const Operand& bia
   const Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
   const DType dtype = x.data().dtype();
   const Device device = x.data().device();
-  const bool blocks = layout == Layout::channel_blocks && image_layout() != ImageLayout::plain &&
+  // The host's blocks are of f32: results that record() rounds to 16 bits are plain.
+  const bool blocks = prefers_blocks(layout) && device.type == DeviceType::host &&
+                      x.record()->rounds_results_to == DType::f32 &&
                       fits_channel_blocks(shape, dtype, device);
   Tensor y =
       blocks ? empty_channel_blocked(shape, dtype, device) : Tensor::empty(shape, dtype, device);
@@ -75,21 +89,32 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   }
   detail::ConvOperands operands(x, weight, bias);
   const Shape shape = conv2d_shape(operands.x, operands.weight, operands.bias, options);
+  const DType dtype = operands.x.dtype();
+  const Device device = operands.x.device();
+  const auto fits = [&](const Shape& image) { return fits_channel_blocks(image, dtype, device); };
+  const bool blocks = prefers_blocks(layout) && fits(plain_shape(operands.x)) &&
+                      fits(operands.weight.shape()) && fits(shape);
+  if (blocks) operands.x = in_channel_blocks(operands.x);
+  Tensor y =
+      blocks ? empty_channel_blocked(shape, dtype, device) : Tensor::empty(shape, dtype, device);
   return detail::record_conv_16_bits<detail::Images, false>(x, weight, bias, std::move(operands),
-                                                            options, shape);
+                                                            options, std::move(y));
 }
 
-Variable to_channel_blocks(const Operand& x) {
-  if (is_channel_blocked(x.data())) return x.given();
-  return linear_map(ToChannelBlocks{}, x,
-                    empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device()));
+Variable to_channel_blocks(const Variable& given) {
+  if (is_channel_blocked(given.data())) return given;
+  return as_stored(given, [](const Variable& x) {
+    return linear_map(ToChannelBlocks{}, x,
+                      empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device()));
+  });
 }
 
 Variable from_channel_blocks(const Variable& given) {
   if (!is_channel_blocked(given.data())) return given;
-  const Operand x(given);
-  return linear_map<ToChannelBlocks, true>(
-      {}, x, Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device()));
+  return as_stored(given, [](const Variable& x) {
+    return linear_map<ToChannelBlocks, true>(
+        {}, x, Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device()));
+  });
 }
 
 }  // namespace lockstep

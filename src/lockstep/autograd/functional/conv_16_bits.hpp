@@ -7,6 +7,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv_form.hpp>
 #include <lockstep/autograd/operand.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep::detail {
@@ -21,8 +22,12 @@ inline bool convolves_16_bits(const Variable& x, const Variable& weight, const V
          (!bias.defined() || bias.data().dtype() == dtype);
 }
 
-/// grad_bias (+)= the sum of grad_y[N,C, ...] over samples and positions.
+/// grad_bias (+)= the sum of grad_y[N,C, ...], or of an image in channel blocks, over samples and
+/// positions.
 inline void conv_bias_gradient(const Tensor& grad_y, const GradTarget& bias) {
+  if (is_channel_blocked(grad_y)) {
+    return conv2d_backward_bias(grad_y, bias.accumulate, bias.tensor);
+  }
   const std::int64_t rows = grad_y.size(0) * grad_y.size(1);
   const std::int64_t positions = rows == 0 ? 0 : grad_y.numel() / rows;
   conv2d_backward_bias(grad_y.reshape({grad_y.size(0), grad_y.size(1), 1, positions}),
@@ -44,6 +49,7 @@ template <class Kind, bool transposed>
 class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr bool mixes_layouts = true;
 
   Conv16BitsNode(const typename Kind::Options& options, Tensor x, Tensor weight)
       : form_{options}, x_(std::move(x)), weight_(std::move(weight)) {}
@@ -67,8 +73,9 @@ class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
   /// In f32.
   void differentiate(Differentiation& d) override {
     const auto wide = [](const Variable& v) { return to(v, DType::f32); };
+    const Tensor x = is_channel_blocked(this->input(0).data()) ? x_ : in_plain_layout(x_);
     const auto read =
-        operands(wide(d.input_as(0, x_)), wide(d.input_as(1, weight_)), wide(d.grad_output()));
+        operands(wide(d.input_as(0, x)), wide(d.input_as(1, weight_)), wide(d.grad_output()));
     const auto dtype = [this](int i) { return this->input(i).data().dtype(); };
     for (const int i : {0, 1}) {
       if (!d.wants(i)) continue;
@@ -76,7 +83,9 @@ class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
       d.give(i,
              to(trilinear_derivative(form_, place(i), read, Tensor::empty_like(value)), dtype(i)));
     }
-    if (d.wants(2)) d.give(2, to(channel_sums(wide(d.grad_output())), dtype(2)));
+    if (d.wants(2)) {
+      d.give(2, to(channel_sums(from_channel_blocks(wide(d.grad_output()))), dtype(2)));
+    }
   }
   [[nodiscard]] const char* name() const noexcept override {
     return transposed ? Kind::transposed_name : Kind::name;
@@ -87,13 +96,12 @@ class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
   Tensor x_, weight_;
 };
 
-/// Computes and records it. y is of `shape`, and of the operands' type.
+/// Computes and records it. y has the result's shape, and the operands' type.
 template <class Kind, bool transposed>
 Variable record_conv_16_bits(const Variable& x, const Variable& weight, const Variable& bias,
                              ConvOperands operands, const typename Kind::Options& options,
-                             const Shape& shape) {
+                             Tensor y) {
   const Tensor &in = operands.x, &kernel = operands.weight;
-  Tensor y = Tensor::empty(shape, in.dtype(), in.device());
   if constexpr (transposed) {
     Kind::backward_input(in, kernel, options, false, y);
     if (operands.bias.defined()) add_channel_bias(operands.bias, y);

@@ -137,8 +137,10 @@ Variable conv_transpose(const Variable& x, const Variable& weight, const Variabl
   }
   detail::ConvOperands operands(x, weight, bias);
   const Shape shape = transposed_shape<Kind>(operands.x, operands.weight, operands.bias, o);
-  return detail::record_conv_16_bits<Kind, true>(
-      x, weight, bias, std::move(operands), {o.stride, o.padding, o.dilation, o.groups}, shape);
+  Tensor y = Tensor::empty(shape, operands.x.dtype(), operands.x.device());
+  return detail::record_conv_16_bits<Kind, true>(x, weight, bias, std::move(operands),
+                                                 {o.stride, o.padding, o.dilation, o.groups},
+                                                 std::move(y));
 }
 
 Variable wide_conv3d(const Operand& x, const Operand& weight, const Operand& bias,
@@ -183,8 +185,9 @@ Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
   if (!detail::convolves_16_bits(x, weight, bias)) return wide_conv3d(x, weight, bias, options);
   detail::ConvOperands operands(x, weight, bias);
   const Shape shape = conv3d_shape(operands.x, operands.weight, operands.bias, options);
+  Tensor y = Tensor::empty(shape, operands.x.dtype(), operands.x.device());
   return detail::record_conv_16_bits<detail::Volumes, false>(x, weight, bias, std::move(operands),
-                                                             options, shape);
+                                                             options, std::move(y));
 }
 
 Variable conv_transpose1d(const Variable& x, const Variable& weight, const Variable& bias,

@@ -10,56 +10,85 @@
 
 namespace lockstep::detail {
 
-/// Calls f.template operator()<n>() with the n of packs: 4 where planes and addresses allow it.
+/// The values of a pack are of one channel, or of neighbouring ones.
+enum class PackOf : std::uint8_t { positions, channels };
+
+/// Calls f.template operator()<n, of>() with the n of packs: 4 where extents and addresses allow
+/// it.
 template <class F>
 void with_packs(const ChannelParts& parts, std::initializer_list<const Tensor*> tensors,
                 const F& f) {
-  const bool fits = parts.positions % 4 == 0 &&
-                    std::all_of(tensors.begin(), tensors.end(),
-                                [](const Tensor* t) { return is_aligned_to_packs(*t, 4); });
-  fits ? f.template operator()<4>() : f.template operator()<1>();
+  const bool is_aligned = std::all_of(tensors.begin(), tensors.end(),
+                                      [](const Tensor* t) { return is_aligned_to_packs(*t, 4); });
+  if (is_aligned && parts.channels_are_last() && parts.channels % 4 == 0) {
+    f.template operator()<4, PackOf::channels>();
+  } else if (is_aligned && parts.positions % 4 == 0) {
+    f.template operator()<4, PackOf::positions>();
+  } else {
+    f.template operator()<1, PackOf::positions>();
+  }
 }
 
-/// The channel of each pack of x.
-template <int n>
-class ChannelOfPack {
+/// The channels of each pack of x.
+template <int n, PackOf of>
+class ChannelsOfPack {
  public:
-  explicit ChannelOfPack(const ChannelParts& parts)
-      : positions_(parts.positions / n, parts.samples * parts.columns() / n),
-        channels_(parts.channels, parts.samples * parts.channels) {}
+  explicit ChannelsOfPack(const ChannelParts& parts)
+      : positions_(std::max<std::int64_t>(parts.positions / n, 1),
+                   parts.samples * parts.columns() / n),
+        channels_(of == PackOf::channels ? parts.channels / n : parts.channels,
+                  parts.samples * parts.channels) {}
 
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t operator()(std::int64_t pack) const {
-    return channels_.remainder(positions_.quotient(pack));
+  class Channels {
+   public:
+    KOKKOS_FUNCTION explicit Channels(std::int64_t first) : first_(first) {}
+    /// Of the pack's value e.
+    [[nodiscard]] KOKKOS_FUNCTION std::int64_t operator[](int e) const {
+      return of == PackOf::channels ? first_ + e : first_;
+    }
+
+   private:
+    std::int64_t first_;
+  };
+  [[nodiscard]] KOKKOS_FUNCTION Channels operator()(std::int64_t pack) const {
+    if constexpr (of == PackOf::channels) return Channels(channels_.remainder(pack) * n);
+    return Channels(channels_.remainder(positions_.quotient(pack)));
   }
 
  private:
   Divisor positions_, channels_;
 };
 
-/// The samples of each part, where a thread sums them at one position.
+/// The samples of each part, where a thread sums them at one position, of n channels side by side.
+template <int n>
 class ColumnsOfParts {
  public:
   explicit ColumnsOfParts(const ChannelParts& parts)
       : samples_(parts.samples),
         length_(parts.length),
-        columns_(parts.columns()),
-        blocks_(columns_, parts.count()) {}
+        columns_(parts.columns() / n),
+        positions_(parts.positions),
+        blocks_(columns_, parts.count() / n) {}
 
   struct Part {
-    std::int64_t column, begin, end;
+    std::int64_t column, begin, end;  ///< packs of a sample; samples
   };
 
   [[nodiscard]] KOKKOS_FUNCTION Part operator[](std::int64_t i) const {
     const std::int64_t block = blocks_.quotient(i), begin = block * length_;
     return {i - block * columns_, begin, begin + length_ < samples_ ? begin + length_ : samples_};
   }
-  /// Place in x.
+  /// Of the pack in x.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t place(const Part& part, std::int64_t sample) const {
     return sample * columns_ + part.column;
   }
+  /// Of the pack's value e.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t channel(const Part& part, int e) const {
+    return n == 1 ? part.column / positions_ : part.column * n + e;
+  }
 
  private:
-  std::int64_t samples_, length_, columns_;
+  std::int64_t samples_, length_, columns_, positions_;
   Divisor blocks_;
 };
 

@@ -5,14 +5,24 @@
 #include <cstdint>
 
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
-#include <lockstep/tensor/shape.hpp>
+#include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep::detail {
+
+/// x[N,C,...] as (samples, channels, positions); an image whose channels are last as (N H W, C, 1).
+inline Shape planes(const Tensor& x) {
+  if (x.layout() == Layout::channel_blocks) {
+    const std::int64_t channels = x.size(4);
+    return {channels == 0 ? 0 : x.numel() / channels, channels, 1};
+  }
+  const std::int64_t planes = x.size(0) * x.size(1);
+  return {x.size(0), x.size(1), planes == 0 ? 0 : x.numel() / planes};
+}
 
 /// The values of each channel of x[N, C, P] in parts of equal length but for the last; each part
 /// has its own sums, which are combined afterwards. Either a team sums a part of the channel's N P
 /// values, or, where P is short, a thread sums a part of the N values at one position, so that
-/// neighbouring threads read neighbouring addresses.
+/// neighbouring threads read neighbouring addresses: where P is 1, of several channels at once.
 struct ChannelParts {
   std::int64_t samples, channels, positions;
   bool by_columns;      ///< a thread a part
@@ -26,7 +36,8 @@ struct ChannelParts {
         by_columns(positions * static_cast<std::int64_t>(element_bytes) < sector_bytes) {
     const std::int64_t all = std::max<std::int64_t>(values(), 1);
     if (by_columns) {
-      length = std::max(share(all * columns(), threads), fewest_of_a_thread);
+      const std::int64_t wanted = channels_are_last() ? 2 * threads : threads;
+      length = std::max(share(all * columns(), wanted), fewest_of_a_thread);
     } else {
       const std::int64_t wanted = std::min(share(teams, channels), share(all, fewest_of_a_team));
       length = share(share(all, wanted), granule) * granule;
@@ -35,6 +46,8 @@ struct ChannelParts {
   }
 
   [[nodiscard]] LOCKSTEP_FUNCTION std::int64_t columns() const { return channels * positions; }
+  /// Neighbouring values are of neighbouring channels.
+  [[nodiscard]] bool channels_are_last() const { return positions == 1; }
   /// Values that are cut into blocks.
   [[nodiscard]] LOCKSTEP_FUNCTION std::int64_t values() const {
     return by_columns ? samples : samples * positions;

@@ -140,7 +140,8 @@ class CudnnPlan final : public ConvolutionPlan {
           "cudnnSetTensorNdDescriptor");
     check(cudnnSetTensorNdDescriptor(y_.make(check), type(), dims, c.y.data(), c.y_strides.data()),
           "cudnnSetTensorNdDescriptor");
-    check(cudnnSetFilterNdDescriptor(weight_.make(check), type(), CUDNN_TENSOR_NCHW, dims,
+    check(cudnnSetFilterNdDescriptor(weight_.make(check), type(),
+                                     c.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, dims,
                                      c.weight.data()),
           "cudnnSetFilterNdDescriptor");
   }

@@ -90,7 +90,8 @@ std::string describe(const Convolution& c) {
   };
   return std::string(passes[static_cast<std::size_t>(c.pass)]) + " of x" + extents(c.x) +
          ", weight" + extents(c.weight) + " and y" + extents(c.y) + " of " +
-         std::string(name_of(c.dtype)) + (c.tf32 ? " in TF32" : "") + option("stride", c.stride) +
+         std::string(name_of(c.dtype)) + (c.tf32 ? " in TF32" : "") +
+         (c.channels_last ? " with channels last" : "") + option("stride", c.stride) +
          option("padding", c.padding) + option("dilation", c.dilation) + ", " +
          std::to_string(c.groups) + (c.groups == 1 ? " group" : " groups");
 }

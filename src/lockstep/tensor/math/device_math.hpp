@@ -46,14 +46,15 @@ struct ProductAddresses {
 enum class ConvolutionPass : std::uint8_t { forward, backward_input, backward_weight };
 
 /// One pass of a convolution over `dims` spatial dimensions, 2 or 3, in the int that libraries
-/// count by. Arrays hold [N,C,...], the weight's [O,C/groups,...], strides in elements.
+/// count by. Arrays hold [N,C,...], the weight's [O,C/groups,...], strides in elements. All three
+/// tensors are stored in this order, or with channels last, as [N,...,C] and [O,...,C/groups].
 struct Convolution {
   ConvolutionPass pass = ConvolutionPass::forward;
   DType dtype = DType::f32;  ///< of all three tensors; sums of 16 bits are f32
   /// The operands are f32, but their values are rounded to 16 bits: units for TF32 lose nothing.
   bool rounded = false;
   bool tf32 = false;  ///< units for TF32 may multiply operands of f32
-  bool accumulate = false;
+  bool accumulate = false, channels_last = false;
   int dims = 2;
   std::array<int, 5> x{}, weight{}, y{}, x_strides{}, y_strides{};
   std::array<int, 3> stride{}, padding{}, dilation{};
@@ -106,7 +107,7 @@ struct AttentionAddresses {
 /// Lockstep sees it.
 [[nodiscard]] std::string describe(const ColumnMajorProduct& product);
 /// "backward_weight of x[8, 3, 32, 32], weight[16, 3, 3, 3] and y[8, 16, 30, 30] of f32, stride 1 x
-/// 1, padding 0 x 0, dilation 1 x 1, 1 group".
+/// 1, padding 0 x 0, dilation 1 x 1, 1 group", or "... of bf16 with channels last, stride ...".
 [[nodiscard]] std::string describe(const Convolution& convolution);
 /// "backward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal".
 [[nodiscard]] std::string describe(const Attention& attention);

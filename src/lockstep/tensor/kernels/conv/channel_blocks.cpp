@@ -1,10 +1,21 @@
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/conv/channels_last_device.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 
 namespace lockstep {
+namespace {
+
+/// What C is a multiple of in blocks, or 0: tensor cores take 16 bytes of 16 bits at a time.
+std::int64_t multiple(DType dtype, Device device) {
+  if (math::device_math(device)) return dtype == DType::f32 || is_half(dtype) ? 8 : 0;
+  return dtype == DType::f32 && device.type == DeviceType::host ? channel_block() : 0;
+}
+
+}  // namespace
 
 std::int64_t channel_block() {
   static const std::int64_t block = [] {
@@ -15,18 +26,19 @@ std::int64_t channel_block() {
 }
 
 bool fits_channel_blocks(const Shape& x, DType dtype, Device device) {
-  return channel_block() > 0 && dtype == DType::f32 && device.type == DeviceType::host &&
-         x.dims() == 4 && x[1] > 0 && x[1] % channel_block() == 0;
+  const std::int64_t channels = multiple(dtype, device);
+  return channels > 0 && x.dims() == 4 && x[1] > 0 && x[1] % channels == 0;
 }
 
 Tensor empty_channel_blocked(const Shape& x, DType dtype, Device device) {
-  const std::int64_t block = channel_block();
   if (!fits_channel_blocks(x, dtype, device)) {
     throw ShapeError(std::string(name_of(dtype)) + to_string(x) + " on " + to_string(device) +
-                     " cannot be converted to channel blocks: they hold images f32[N, C, H, W] on "
-                     "the host, with C a multiple of " +
-                     std::to_string(block));
+                     " cannot be converted to channel blocks: they hold images [N, C, H, W], on "
+                     "the host of f32 with C a multiple of " +
+                     std::to_string(channel_block()) +
+                     ", on a GPU of f32, bf16 or f16 with C a multiple of 8");
   }
+  const std::int64_t block = device.type == DeviceType::host ? channel_block() : x[1];
   return Tensor::empty({x[0], x[1] / block, x[2], x[3], block}, dtype, device)
       .with_layout(Layout::channel_blocks);
 }
@@ -63,6 +75,7 @@ void expect_rearrangement(const Tensor& x, Layout from, const Tensor& y, Layout 
 
 void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
   expect_rearrangement(x, Layout::plain, y, Layout::channel_blocks);
+  if (math::device_math(x.device())) return detail::to_channels_last(x, accumulate, y);
   host_task(
       "to_channel_blocks",
       [accumulate](const HostArray& x, const HostArray& y) {
@@ -77,6 +90,7 @@ void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
 
 void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
   expect_rearrangement(x, Layout::channel_blocks, y, Layout::plain);
+  if (math::device_math(x.device())) return detail::from_channels_last(x, accumulate, y);
   host_task(
       "from_channel_blocks",
       [accumulate](const HostArray& x, const HostArray& y) {
@@ -87,6 +101,27 @@ void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
         });
       },
       x, y);
+}
+
+Tensor in_channel_blocks(const Tensor& x) {
+  if (is_channel_blocked(x)) return x;
+  if (x.device().type != DeviceType::host && x.size(2) * x.size(3) == 1) {
+    return x.reshape({x.size(0), 1, 1, 1, x.size(1)}).with_layout(Layout::channel_blocks);
+  }
+  Tensor y = empty_channel_blocked(x.shape(), x.dtype(), x.device());
+  to_channel_blocks(x, false, y);
+  return y;
+}
+
+Tensor in_plain_layout(const Tensor& x) {
+  if (!is_channel_blocked(x)) return x;
+  const Shape shape = plain_shape(x);
+  if (x.device().type != DeviceType::host && shape[2] * shape[3] == 1) {
+    return x.with_layout(Layout::plain).reshape(shape);
+  }
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  from_channel_blocks(x, false, y);
+  return y;
 }
 
 }  // namespace lockstep

@@ -39,19 +39,23 @@ void sums_of_teams(const Space& space, const Tensor& x, const ChannelParts& part
       });
 }
 
-template <class T, class Space>
+template <int n, class T, class Space>
 void sums_of_columns(const Space& space, const Tensor& x, const ChannelParts& parts,
                      const Tensor& partial) {
   using Wide = SumOf<T>;
   const T* const in = flat_view<Space, const T>(x).data();
   Wide* const out = flat_view<Space, Wide>(partial).data();
-  const ColumnsOfParts columns(parts);
+  const ColumnsOfParts<n> columns(parts);
   for_each(
-      "lockstep::channel_sums_of_columns", space, parts.count(), KOKKOS_LAMBDA(std::int64_t i) {
+      "lockstep::channel_sums_of_columns", space, parts.count() / n, KOKKOS_LAMBDA(std::int64_t i) {
         const auto part = columns[i];
-        out[i] = sums_of_rows<8, Wide, 1>(part.begin, part.end, [&](std::int64_t row) {
-          return std::array<Wide, 1>{static_cast<Wide>(in[columns.place(part, row)])};
-        })[0];
+        const auto sums = sums_of_rows<8, Wide, n>(part.begin, part.end, [&](std::int64_t row) {
+          const auto pack = load_pack<n>(in, columns.place(part, row));
+          std::array<Wide, n> found;
+          for (int e = 0; e < n; ++e) found[e] = static_cast<Wide>(pack.values[e]);
+          return found;
+        });
+        for (int e = 0; e < n; ++e) out[i * n + e] = sums[e];
       });
 }
 
@@ -83,16 +87,15 @@ void join(const Space& space, const ChannelParts& parts, const Tensor& partial, 
 }  // namespace
 
 void channel_sums_on_device(const Tensor& x, bool accumulate, const Tensor& sums) {
-  const ChannelParts parts(x.shape(), size_of(x.dtype()));
+  const ChannelParts parts(planes(x), size_of(x.dtype()));
   const Tensor partial = Tensor::empty({parts.count()}, sum_dtype(x.dtype()), x.device());
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_stored(x.dtype(), "channel_sums", [&]<class T>() {
       using Wide = SumOf<T>;
-      if (parts.by_columns) {
-        sums_of_columns<T>(space, x, parts, partial);
-      } else {
-        with_packs(parts, {&x}, [&]<int n>() { sums_of_teams<n, T>(space, x, parts, partial); });
-      }
+      with_packs(parts, {&x}, [&]<int n, PackOf of>() {
+        if (!parts.by_columns) return sums_of_teams<n, T>(space, x, parts, partial);
+        sums_of_columns<of == PackOf::channels ? n : 1, T>(space, x, parts, partial);
+      });
       if (sums.dtype() == x.dtype()) {
         join<T, Wide>(space, parts, partial, accumulate, sums);
       } else {

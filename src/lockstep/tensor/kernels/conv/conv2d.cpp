@@ -117,10 +117,8 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
 }
 
 void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
-  if (math::device_math(grad_y.device()) && !is_channel_blocked(grad_y)) {
-    const Shape& s = grad_y.shape();
-    return detail::channel_sums_on_device(grad_y.reshape({s[0], s[1], s[2] * s[3]}), accumulate,
-                                          grad_bias);
+  if (math::device_math(grad_y.device())) {
+    return detail::channel_sums_on_device(grad_y, accumulate, grad_bias);
   }
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
     if (is_channel_blocked(grad_y)) {

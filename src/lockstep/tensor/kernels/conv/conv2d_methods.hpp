@@ -26,6 +26,14 @@ struct Conv2dProblem {
                           const Conv2dOptions& options);
   friend bool operator==(const Conv2dProblem& a, const Conv2dProblem& b);
 
+  [[nodiscard]] bool has_blocks() const { return x_blocked || y_blocked; }
+  /// The same of plain images.
+  [[nodiscard]] Conv2dProblem without_blocks() const {
+    Conv2dProblem plain = *this;
+    plain.x_blocked = plain.y_blocked = false;
+    return plain;
+  }
+
   /// Whether y is as large as the convolution of x makes it. It is smaller where a transposed
   /// convolution pads its output by a stride or more: then the last windows of x are skipped.
   [[nodiscard]] bool takes_all_windows() const { return *this == with_all_windows(); }

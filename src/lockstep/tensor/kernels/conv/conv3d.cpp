@@ -2,13 +2,20 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/channel_packs.hpp>
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
 
+using detail::ChannelParts;
+using detail::ChannelsOfPack;
 using detail::Conv2dProblem;
+using detail::load_pack;
+using detail::PackOf;
+using detail::store_pack;
 
 Conv2dProblem volumes(const Tensor& x, const Tensor& weight, const Tensor& y,
                       const Conv3dOptions& o) {
@@ -48,6 +55,26 @@ void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
       });
 }
 
+/// The same on a GPU, of an image in channel blocks too.
+template <int n, PackOf of, class T, class Space>
+void bias_to_packs(const Space& space, const Tensor& bias, const ChannelParts& parts,
+                   const Tensor& y) {
+  const T* const b = flat_view<Space, const T>(bias).data();
+  T* const out = flat_view<Space, T>(y).data();
+  const ChannelsOfPack<n, of> channels_of(parts);
+  for_each(
+      "lockstep::add_channel_bias_to_packs", space, y.numel() / n, KOKKOS_LAMBDA(std::int64_t i) {
+        using Sum = SumOf<T>;
+        const auto channels = channels_of(i);
+        auto pack = load_pack<n>(out, i);
+        for (int e = 0; e < n; ++e) {
+          pack.values[e] =
+              static_cast<T>(static_cast<Sum>(pack.values[e]) + static_cast<Sum>(b[channels[e]]));
+        }
+        store_pack(pack, out, i);
+      });
+}
+
 }  // namespace
 
 void conv3d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -69,8 +96,14 @@ void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dO
 
 void add_channel_bias(const Tensor& bias, const Tensor& y) {
   dispatch(current_stream(y.device()), [&](const auto& space) {
-    dispatch_stored(y.dtype(), "add_channel_bias",
-                    [&]<class T>() { bias_to_channels<T>(space, bias, y); });
+    dispatch_stored(y.dtype(), "add_channel_bias", [&]<class T>() {
+      if (!math::device_math(y.device())) {
+        return bias_to_channels<T>(space, bias, y);
+      }
+      const ChannelParts parts(detail::planes(y), sizeof(T));
+      detail::with_packs(
+          parts, {&y}, [&]<int n, PackOf of>() { bias_to_packs<n, of, T>(space, bias, parts, y); });
+    });
   });
 }
 

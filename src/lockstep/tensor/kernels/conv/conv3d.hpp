@@ -15,7 +15,7 @@ void conv3d_backward_input(const Tensor& grad_y, const Tensor& weight, const Con
 void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dOptions& options,
                             bool accumulate, const Tensor& grad_weight);
 
-/// y[N,C, ...] += bias[C], which has y's dtype.
+/// y[N,C, ...], or on a GPU an image in channel blocks, += bias[C], which has y's dtype.
 void add_channel_bias(const Tensor& bias, const Tensor& y);
 
 }  // namespace lockstep

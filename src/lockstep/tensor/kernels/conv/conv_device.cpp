@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv/conv3d.hpp>
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
@@ -149,6 +150,48 @@ Tensor with_missing_windows(const Conv2dProblem& whole, const Tensor& grad_y) {
   return all;
 }
 
+/// A pass of 16 bits with channels last, in one call. Returns false and does nothing if the library
+/// lacks it.
+bool run_channels_last(math::DeviceMath& math, const Conv2dProblem& p, ConvolutionPass pass,
+                       bool accumulate, const PassTensors& t) {
+  const DType dtype = t.first.dtype();
+  const Device device = t.result.device();
+  const auto fits = [&](const Tensor& image) {
+    return fits_channel_blocks(plain_shape(image), dtype, device);
+  };
+  if (!is_half(dtype) || !fits(t.first) || !fits(t.second) || !fits(t.result) ||
+      !p.takes_all_windows() || samples_a_call(p) < p.n) {
+    return false;
+  }
+  Convolution c = with_channels_last(convolution_of(p, pass, dtype, p.n));
+  const bool is_direct = is_channel_blocked(t.result) && t.result.dtype() == dtype;
+  c.accumulate = accumulate && is_direct;
+  const Tensor stored =
+      is_direct ? t.result : empty_channel_blocked(plain_shape(t.result), dtype, device);
+  if (!is_run(math, p, c, {in_channel_blocks(t.first), in_channel_blocks(t.second), stored})) {
+    return false;
+  }
+  if (is_direct) return true;
+  const Tensor found = stored.to(t.result.dtype());
+  if (!is_channel_blocked(t.result)) {
+    from_channel_blocks(found, accumulate, t.result);
+  } else if (accumulate) {
+    add_scaled(found, 1.0, t.result);
+  } else {
+    t.result.copy_from(found);
+  }
+  return true;
+}
+
+/// f(accumulate, to) for a plain `to` in place of the result.
+template <class F>
+void write_in_plain_layout(bool accumulate, const Tensor& result, const F& f) {
+  if (!is_channel_blocked(result)) return f(accumulate, result);
+  const Tensor plain = Tensor::empty(plain_shape(result), result.dtype(), result.device());
+  f(false, plain);
+  to_channel_blocks(plain, accumulate, result);
+}
+
 }  // namespace
 
 std::int64_t samples_a_call(const Conv2dProblem& p) {
@@ -188,10 +231,37 @@ Convolution convolution_of(const Conv2dProblem& p, ConvolutionPass pass, DType d
   return c;
 }
 
+Convolution with_channels_last(Convolution c) {
+  const auto strides = [&](const std::array<int, 5>& extents) {
+    std::array<int, 5> result{0, 1};
+    int stride = extents[1];
+    for (auto d = static_cast<std::size_t>(c.dims) + 1; d > 1; --d) {
+      result[d] = stride;
+      stride *= extents[d];
+    }
+    result[0] = stride;
+    return result;
+  };
+  c.channels_last = true;
+  c.x_strides = strides(c.x);
+  c.y_strides = strides(c.y);
+  return c;
+}
+
 void forward_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, const Tensor& y) {
   static_cast<void>(common_device(name_of(p), {&x, &weight, &bias, &y}));
   if (y.numel() == 0) return;
+  if (p.has_blocks()) {
+    if (weight.numel() > 0 &&
+        run_channels_last(math, p, ConvolutionPass::forward, false, {x, weight, y})) {
+      if (bias.defined()) add_channel_bias(bias, y);
+      return;
+    }
+    return write_in_plain_layout(false, y, [&](bool, const Tensor& to) {
+      forward_on_device(math, p.without_blocks(), in_plain_layout(x), weight, bias, to);
+    });
+  }
   if (!p.takes_all_windows()) {
     const Conv2dProblem whole = p.with_all_windows();
     const Tensor all = empty_output(whole, y);
@@ -220,6 +290,15 @@ void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& p, co
     if (!accumulate) grad_x.zero();
     return;
   }
+  if (p.has_blocks()) {
+    if (run_channels_last(math, p, ConvolutionPass::backward_input, accumulate,
+                          {grad_y, weight, grad_x})) {
+      return;
+    }
+    return write_in_plain_layout(accumulate, grad_x, [&](bool adds, const Tensor& to) {
+      backward_input_on_device(math, p.without_blocks(), in_plain_layout(grad_y), weight, adds, to);
+    });
+  }
   if (!p.takes_all_windows()) {
     const Conv2dProblem whole = p.with_all_windows();
     return backward_input_on_device(math, whole, with_missing_windows(whole, grad_y), weight,
@@ -240,6 +319,14 @@ void backward_weight_on_device(math::DeviceMath& math, const Conv2dProblem& p, c
   if (grad_y.numel() == 0 || x.numel() == 0) {
     if (!accumulate) grad_weight.zero();
     return;
+  }
+  if (p.has_blocks()) {
+    if (run_channels_last(math, p, ConvolutionPass::backward_weight, accumulate,
+                          {grad_y, x, grad_weight})) {
+      return;
+    }
+    return backward_weight_on_device(math, p.without_blocks(), in_plain_layout(grad_y),
+                                     in_plain_layout(x), accumulate, grad_weight, together);
   }
   if (!p.takes_all_windows()) {
     const Conv2dProblem whole = p.with_all_windows();

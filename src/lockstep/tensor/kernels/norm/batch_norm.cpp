@@ -170,13 +170,13 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
 
 void batch_norm_forward(const BatchNormInputs& inputs, bool training, double momentum, double eps,
                         const Tensor& y, const BatchNormSaved& saved) {
-  if (is_channel_blocked(inputs.x)) {
-    detail::batch_norm_blocks_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
+  if (math::device_math(inputs.x.device()) != nullptr) {
+    detail::batch_norm_device_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
                                       saved);
     return;
   }
-  if (math::device_math(inputs.x.device()) != nullptr) {
-    detail::batch_norm_device_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
+  if (is_channel_blocked(inputs.x)) {
+    detail::batch_norm_blocks_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
                                       saved);
     return;
   }
@@ -190,13 +190,13 @@ void batch_norm_forward(const BatchNormInputs& inputs, bool training, double mom
 void batch_norm_backward(const BatchNormInputs& inputs, bool training, const BatchNormSaved& saved,
                          const Tensor& y, const Tensor& grad_y,
                          const BatchNormGradients& gradients) {
-  if (is_channel_blocked(inputs.x)) {
-    detail::batch_norm_blocks_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
+  if (math::device_math(inputs.x.device()) != nullptr) {
+    detail::batch_norm_device_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
                                        gradients);
     return;
   }
-  if (math::device_math(inputs.x.device()) != nullptr) {
-    detail::batch_norm_device_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
+  if (is_channel_blocked(inputs.x)) {
+    detail::batch_norm_blocks_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
                                        gradients);
     return;
   }

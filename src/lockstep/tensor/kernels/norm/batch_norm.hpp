@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// The operands. Those like x and their gradients are of one floating dtype; those of channels and
-/// their gradients are of that type too, f32 for one of 16 bits. In channel blocks all are f32.
+/// their gradients are of that type too, f32 for one of 16 bits.
 struct BatchNormInputs {
   Tensor x;                          ///< [N, C, ...], or an image in channel blocks
   Tensor weight, bias;               ///< [C]

@@ -74,37 +74,46 @@ void statistics_of_teams(const Space& space, const Tensor& x, const ChannelParts
       });
 }
 
-template <class T, class Space>
+template <int n, class T, class Space>
 void statistics_of_columns(const Space& space, const Tensor& x, const ChannelParts& parts,
                            const Tensor& partial) {
   using Wide = SumOf<T>;
   const T* const in = flat_view<Space, const T>(x).data();
   double* const out = flat_view<Space, double>(partial).data();
   const std::int64_t count = parts.count();
-  const ColumnsOfParts columns(parts);
+  const ColumnsOfParts<n> columns(parts);
   for_each(
-      "lockstep::batch_norm_statistics_of_columns", space, count, KOKKOS_LAMBDA(std::int64_t i) {
+      "lockstep::batch_norm_statistics_of_columns", space, count / n,
+      KOKKOS_LAMBDA(std::int64_t i) {
         const auto part = columns[i];
-        const auto x_at = [&](std::int64_t row) {
-          return static_cast<double>(static_cast<Wide>(in[columns.place(part, row)]));
-        };
-        const double center = x_at(part.begin);
-        const auto sums = sums_of_rows<4, double, 2>(part.begin, part.end, [&](std::int64_t row) {
-          const double d = x_at(row) - center;
-          return std::array<double, 2>{d, d * d};
-        });
-        store_statistics(out, i, count, center, sums, part.end - part.begin);
+        const auto centers = load_pack<n>(in, columns.place(part, part.begin));
+        const auto sums =
+            sums_of_rows<4, double, 2 * n>(part.begin, part.end, [&](std::int64_t row) {
+              const auto pack = load_pack<n>(in, columns.place(part, row));
+              std::array<double, 2 * n> found;
+              for (int e = 0; e < n; ++e) {
+                const double d = static_cast<double>(static_cast<Wide>(pack.values[e])) -
+                                 static_cast<double>(static_cast<Wide>(centers.values[e]));
+                found[2 * e] = d;
+                found[2 * e + 1] = d * d;
+              }
+              return found;
+            });
+        for (int e = 0; e < n; ++e) {
+          store_statistics(out, i * n + e, count,
+                           static_cast<double>(static_cast<Wide>(centers.values[e])),
+                           {sums[2 * e], sums[2 * e + 1]}, part.end - part.begin);
+        }
       });
 }
 
 template <class T, class Space>
 Tensor statistics(const Space& space, const Tensor& x, const ChannelParts& parts) {
   Tensor partial = statistics_of_parts(x, parts);
-  if (parts.by_columns) {
-    statistics_of_columns<T>(space, x, parts, partial);
-  } else {
-    with_packs(parts, {&x}, [&]<int n>() { statistics_of_teams<n, T>(space, x, parts, partial); });
-  }
+  with_packs(parts, {&x}, [&]<int n, PackOf of>() {
+    if (!parts.by_columns) return statistics_of_teams<n, T>(space, x, parts, partial);
+    statistics_of_columns<of == PackOf::channels ? n : 1, T>(space, x, parts, partial);
+  });
   return partial;
 }
 
@@ -185,7 +194,7 @@ void save_running(const Space& space, const BatchNormInputs& in, double eps,
       });
 }
 
-template <int n, class T, class Space>
+template <int n, PackOf of, class T, class Space>
 void normalise(const Space& space, const BatchNormInputs& in, const ChannelParts& parts,
                const BatchNormSaved& saved, const Tensor& y) {
   using Wide = SumOf<T>;
@@ -198,15 +207,16 @@ void normalise(const Space& space, const BatchNormInputs& in, const ChannelParts
   const auto mean = view<Space, const Wide, 1>(saved.mean);
   const auto inverse_std = view<Space, const Wide, 1>(saved.inverse_std);
   const Wide least = in.relu ? Wide{0} : -std::numeric_limits<Wide>::infinity();
-  const ChannelOfPack<n> channel_of(parts);
+  const ChannelsOfPack<n, of> channels_of(parts);
   for_each(
       "lockstep::batch_norm_normalise", space, in.x.numel() / n, KOKKOS_LAMBDA(std::int64_t i) {
         const auto of_x = load_pack<n>(x, i);
         Pack<T, n> more{}, result;
         if (has_residual) more = load_pack<n>(residual, i);
-        const std::int64_t c = channel_of(i);
-        const Wide center = mean(c), scale = inverse_std(c) * weight(c), shift = bias(c);
+        const auto channels = channels_of(i);
         for (int e = 0; e < n; ++e) {
+          const std::int64_t c = channels[e];
+          const Wide center = mean(c), scale = inverse_std(c) * weight(c), shift = bias(c);
           const Wide value = (static_cast<Wide>(of_x.values[e]) - center) * scale + shift +
                              static_cast<Wide>(more.values[e]);
           result.values[e] = static_cast<T>(value < least ? least : value);
@@ -239,7 +249,7 @@ void batch_norm_device_forward(const BatchNormInputs& inputs, bool training, dou
         save_running<Wide>(space, inputs, eps, saved);
       }
       with_packs(parts, {&inputs.x, &inputs.residual, &y},
-                 [&]<int n>() { normalise<n, T>(space, inputs, parts, saved, y); });
+                 [&]<int n, PackOf of>() { normalise<n, of, T>(space, inputs, parts, saved, y); });
     });
   });
 }

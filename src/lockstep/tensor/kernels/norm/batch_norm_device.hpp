@@ -1,5 +1,5 @@
 #pragma once
-// batch_norm on a GPU or its stand-in, in plain layout: sums of parts of each channel, one kernel
+// batch_norm on a GPU or its stand-in, in either layout: sums of parts of each channel, one kernel
 // that combines them, one that goes through the elements. No atomics: the same bits every time.
 // batch_norm.cpp and sync_batch_norm.cpp, whose contracts these are, choose by device. Private to
 // these .cpp files.

@@ -80,25 +80,36 @@ void gradients_of_teams(const Space& space, const GradientPacks<T, n>& from,
       });
 }
 
-template <class T, class Space>
-void gradients_of_columns(const Space& space, const GradientPacks<T, 1>& from,
+template <int n, class T, class Space>
+void gradients_of_columns(const Space& space, const GradientPacks<T, n>& from,
                           const ChannelParts& parts, const Tensor& means, const Tensor& partial) {
   using Wide = SumOf<T>;
   double* const out = flat_view<Space, double>(partial).data();
   const auto mean = view<Space, const Wide, 1>(means);
-  const std::int64_t count = parts.count(), positions = parts.positions;
-  const ColumnsOfParts columns(parts);
+  const std::int64_t count = parts.count();
+  const ColumnsOfParts<n> columns(parts);
   for_each(
-      "lockstep::batch_norm_gradients_of_columns", space, count, KOKKOS_LAMBDA(std::int64_t i) {
+      "lockstep::batch_norm_gradients_of_columns", space, count / n, KOKKOS_LAMBDA(std::int64_t i) {
         const auto part = columns[i];
-        const Wide center = mean(part.column / positions);
-        const auto sums = sums_of_rows<4, double, 2>(part.begin, part.end, [&](std::int64_t row) {
-          const std::int64_t at = columns.place(part, row);
-          const double g = from.passed(at).values[0];
-          return std::array<double, 2>{g, g * (static_cast<Wide>(from.x[at]) - center)};
-        });
-        out[i] = sums[0];
-        out[count + i] = sums[1];
+        Pack<Wide, n> centers;
+        for (int e = 0; e < n; ++e) centers.values[e] = mean(columns.channel(part, e));
+        const auto sums =
+            sums_of_rows<4, double, 2 * n>(part.begin, part.end, [&](std::int64_t row) {
+              const std::int64_t at = columns.place(part, row);
+              const auto gradient = from.passed(at);
+              const auto x = load_pack<n>(from.x, at);
+              std::array<double, 2 * n> found;
+              for (int e = 0; e < n; ++e) {
+                const double g = gradient.values[e];
+                found[2 * e] = g;
+                found[2 * e + 1] = g * (static_cast<Wide>(x.values[e]) - centers.values[e]);
+              }
+              return found;
+            });
+        for (int e = 0; e < n; ++e) {
+          out[i * n + e] = sums[2 * e];
+          out[count + i * n + e] = sums[2 * e + 1];
+        }
       });
 }
 
@@ -137,7 +148,7 @@ struct JoinGradients {
 
 /// grad_x and the residual's gradient, where they are wanted. Without coefficients, mean and
 /// variance are constant.
-template <int n, class T, class Space>
+template <int n, PackOf of, class T, class Space>
 void gradients_of_elements(const Space& space, const BatchNormInputs& in,
                            const GradientPacks<T, n>& from, const ChannelParts& parts,
                            const BatchNormSaved& saved, const Tensor& coefficients,
@@ -154,7 +165,7 @@ void gradients_of_elements(const Space& space, const BatchNormInputs& in,
   const Wide* const means_g =
       flat_view<Space, const Wide>(is_constant ? saved.mean : coefficients).data();
   const Wide* const slopes = is_constant ? means_g : means_g + parts.channels;
-  const ChannelOfPack<n> channel_of(parts);
+  const ChannelsOfPack<n, of> channels_of(parts);
   for_each(
       "lockstep::batch_norm_gradients", space, in.x.numel() / n, KOKKOS_LAMBDA(std::int64_t i) {
         const Pack<Wide, n> g = from.passed(i);
@@ -170,11 +181,12 @@ void gradients_of_elements(const Space& space, const BatchNormInputs& in,
         }
         if (!want_x) return;
         if (add_x) old = load_pack<n>(grad_x, i);  // perhaps the residual's, just stored
-        const std::int64_t c = channel_of(i);
-        const Wide scale = weight(c) * inverse_std(c), center = mean(c);
-        const Wide mean_g = is_constant ? Wide{0} : means_g[c];
-        const Wide slope = is_constant ? Wide{0} : slopes[c];
+        const auto channels = channels_of(i);
         for (int e = 0; e < n; ++e) {
+          const std::int64_t c = channels[e];
+          const Wide scale = weight(c) * inverse_std(c), center = mean(c);
+          const Wide mean_g = is_constant ? Wide{0} : means_g[c];
+          const Wide slope = is_constant ? Wide{0} : slopes[c];
           const Wide distance = is_constant ? Wide{0} : static_cast<Wide>(x.values[e]) - center;
           const Wide value = scale * (g.values[e] - mean_g - distance * slope);
           result.values[e] =
@@ -190,10 +202,11 @@ void write_gradients(const Space& space, const BatchNormInputs& in, const Channe
                      const Tensor& coefficients, const BatchNormGradients& gradients) {
   if (!gradients.x.defined() && !gradients.residual.defined()) return;
   const Tensor& output = in.relu ? y : in.x;
-  with_packs(parts, {&in.x, &output, &grad_y, &gradients.x, &gradients.residual}, [&]<int n>() {
-    const auto from = GradientPacks<T, n>::template of<Space>(in, y, grad_y);
-    gradients_of_elements<n, T>(space, in, from, parts, saved, coefficients, gradients);
-  });
+  with_packs(
+      parts, {&in.x, &output, &grad_y, &gradients.x, &gradients.residual}, [&]<int n, PackOf of>() {
+        const auto from = GradientPacks<T, n>::template of<Space>(in, y, grad_y);
+        gradients_of_elements<n, of, T>(space, in, from, parts, saved, coefficients, gradients);
+      });
 }
 
 /// Writes the parameters' gradients. Returns what grad_x needs.
@@ -205,15 +218,15 @@ Tensor join_gradients(const Space& space, const BatchNormInputs& in, const Chann
   const Tensor partial = Tensor::empty({2, parts.count()}, DType::f64, in.x.device());
   Tensor coefficients = Tensor::empty({2, parts.channels}, saved.mean.dtype(), in.x.device());
   const Tensor& output = in.relu ? y : in.x;
-  if (parts.by_columns) {
-    const auto from = GradientPacks<T, 1>::template of<Space>(in, y, grad_y);
-    gradients_of_columns<T>(space, from, parts, saved.mean, partial);
-  } else {
-    with_packs(parts, {&in.x, &output, &grad_y}, [&]<int n>() {
-      const auto from = GradientPacks<T, n>::template of<Space>(in, y, grad_y);
-      gradients_of_teams<n, T>(space, from, parts, saved.mean, partial);
-    });
-  }
+  with_packs(parts, {&in.x, &output, &grad_y}, [&]<int n, PackOf of>() {
+    if (parts.by_columns) {
+      constexpr int together = of == PackOf::channels ? n : 1;
+      const auto from = GradientPacks<T, together>::template of<Space>(in, y, grad_y);
+      return gradients_of_columns<together, T>(space, from, parts, saved.mean, partial);
+    }
+    const auto from = GradientPacks<T, n>::template of<Space>(in, y, grad_y);
+    gradients_of_teams<n, T>(space, from, parts, saved.mean, partial);
+  });
   const auto address = [](const Tensor& t) {
     return t.defined() ? view<Space, Wide, 1>(t).data() : nullptr;
   };

@@ -1,14 +1,9 @@
 #pragma once
 // Helpers of batch_norm's kernels for images in plain layout. Private to their .cpp files.
+#include <lockstep/tensor/kernels/channel_parts.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep::detail {
-
-/// x[N,C,...] as (samples, channels, positions).
-inline Shape planes(const Tensor& x) {
-  const std::int64_t planes = x.size(0) * x.size(1);
-  return {x.size(0), x.size(1), planes == 0 ? 0 : x.numel() / planes};
-}
 
 struct ChannelStatistics {
   double mean, variance;

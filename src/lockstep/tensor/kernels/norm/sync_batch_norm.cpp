@@ -111,12 +111,12 @@ void batch_norm_statistics(const Tensor& x, const Tensor& part) {
     part.zero();
     return;
   }
-  if (is_channel_blocked(x)) {
-    detail::batch_norm_blocks_statistics(x, part);
-    return;
-  }
   if (math::device_math(x.device()) != nullptr) {
     detail::batch_norm_device_statistics(x, part);
+    return;
+  }
+  if (is_channel_blocked(x)) {
+    detail::batch_norm_blocks_statistics(x, part);
     return;
   }
   dispatch_to_host(current_stream(x.device()), [&](const HostExecutionSpace& space) {
@@ -138,13 +138,13 @@ void join_batch_norm_statistics(const Tensor& parts, double momentum, const Tens
 void sync_batch_norm_backward(const BatchNormInputs& inputs, const BatchNormSaved& saved,
                               const Tensor& y, const Tensor& grad_y, const Tensor& sums,
                               const Tensor& count, const Tensor& grad_x, bool accumulate) {
-  if (is_channel_blocked(inputs.x)) {
-    detail::sync_batch_norm_blocks_backward(inputs, saved, y, grad_y, sums, count.item(), grad_x,
+  if (math::device_math(inputs.x.device()) != nullptr) {
+    detail::sync_batch_norm_device_backward(inputs, saved, y, grad_y, sums, count, grad_x,
                                             accumulate);
     return;
   }
-  if (math::device_math(inputs.x.device()) != nullptr) {
-    detail::sync_batch_norm_device_backward(inputs, saved, y, grad_y, sums, count, grad_x,
+  if (is_channel_blocked(inputs.x)) {
+    detail::sync_batch_norm_blocks_backward(inputs, saved, y, grad_y, sums, count.item(), grad_x,
                                             accumulate);
     return;
   }
