@@ -118,35 +118,56 @@ struct ProductGradients {
   }
 };
 
-/// The derivative of the loss by x and the weight, as operations.
-template <class Loss>
-void differentiate_loss(Differentiation& d, const Shape& x, const Tensor& target,
-                        const Loss& loss) {
-  d.give_as([&](std::span<const Variable> inputs) {
-    return rounded_once(inputs[0], inputs[1], [&](const Variable& in, const Variable& w) {
-      const std::int64_t rows = target.numel();
-      const Variable logits = linear(reshape(in, {rows, x[x.dims() - 1]}), w, {});
-      const Variable y = loss.of(logits, target.reshape({rows}));
-      return loss.options().reduction == Reduction::none ? reshape(y, target.shape()) : y;
-    });
-  });
-}
+/// The common part of such a loss's nodes: name and second derivatives.
+template <class NodeType, class Loss>
+class LinearLossNode : public PooledNode<NodeType> {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return loss_.name(); }
+
+ protected:
+  LinearLossNode(Tensor target, Loss loss, Tensor divisor)
+      : target_(std::move(target)), loss_(std::move(loss)), divisor_(std::move(divisor)) {}
+
+  void differentiate(Differentiation& d) override {
+    if constexpr (Loss::has_second_derivatives) {
+      d.give_as([&](std::span<const Variable> inputs) {
+        return rounded_once(inputs[0], inputs[1], [&](const Variable& x, const Variable& w) {
+          const std::int64_t rows = target_.numel();
+          const Variable logits = linear(reshape(x, {rows, w.shape()[1]}), w, {});
+          const Variable y = loss_.of(logits, target_.reshape({rows}));
+          return loss_.options().reduction == Reduction::none ? reshape(y, target_.shape()) : y;
+        });
+      });
+    } else {
+      Node::differentiate(d);
+    }
+  }
+
+  [[nodiscard]] const Tensor& target() const { return target_; }
+  [[nodiscard]] const Loss& loss() const { return loss_; }
+  [[nodiscard]] const Tensor& divisor() const { return divisor_; }
+
+ private:
+  Tensor target_;
+  Loss loss_;
+  Tensor divisor_;
+};
 
 /// With gradients in backward.
 template <class Loss>
-class ChunkedLossNode : public PooledNode<ChunkedLossNode<Loss>> {
+class ChunkedLossNode : public LinearLossNode<ChunkedLossNode<Loss>, Loss> {
+  using Base = LinearLossNode<ChunkedLossNode, Loss>;
+
  public:
   /// x and the weight as multiplied, after any rounding.
   ChunkedLossNode(Tensor x, Tensor weight, Tensor target, Loss loss, Tensor divisor, Tensor stats)
-      : x_(std::move(x)),
+      : Base(std::move(target), std::move(loss), std::move(divisor)),
+        x_(std::move(x)),
         weight_(std::move(weight)),
-        target_(std::move(target)),
-        loss_(std::move(loss)),
-        divisor_(std::move(divisor)),
         stats_(std::move(stats)) {}
 
   void backward(const Tensor& grad_output) override {
-    const std::int64_t rows = target_.numel();
+    const std::int64_t rows = this->target().numel();
     const bool is_one_variable = this->input(0).record() == this->input(1).record();
     const GradTarget to_weight = this->grad_target(1);
     GradTarget to_x;
@@ -163,66 +184,44 @@ class ChunkedLossNode : public PooledNode<ChunkedLossNode<Loss>> {
     to.weight = !rounds                ? to_weight.tensor
                 : to_weight.accumulate ? to_weight.tensor.to(DType::f32)
                                        : Tensor::empty(weight_.shape(), DType::f32, x_.device());
-    const bool each_row = loss_.options().reduction == Reduction::none;
+    const bool each_row = this->loss().options().reduction == Reduction::none;
     const Tensor grad = grad_output.to(stats_.dtype());
     const Tensor grad_rows = each_row ? grad.reshape({rows}) : grad;
-    LogitsChunks(x_, weight_, target_, loss_)
+    LogitsChunks(x_, weight_, this->target(), this->loss())
         .each(stats_, [&](std::int64_t begin, std::int64_t end, const LogitsChunks::Chunk& chunk) {
           const Tensor here = each_row ? grad_rows.slice(begin, end) : grad_rows;
-          loss_.backward(here, divisor_, chunk.logits, chunk.stats, chunk.target);
+          this->loss().backward(here, this->divisor(), chunk.logits, chunk.stats, chunk.target);
           to.add(begin, end, chunk, weight_);
         });
     if (rounds) to_weight.tensor.copy_from(to.weight.to(to_weight.tensor.dtype()));
     if (is_one_variable) this->pass_grad(0, to_x.tensor);
   }
-  void differentiate(Differentiation& d) override {
-    if constexpr (Loss::has_second_derivatives) {
-      differentiate_loss(d, this->input(0).data().shape(), target_, loss_);
-    } else {
-      Node::differentiate(d);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return loss_.name(); }
 
  private:
-  Tensor x_, weight_, target_;
-  Loss loss_;
-  Tensor divisor_, stats_;
+  Tensor x_, weight_, stats_;
 };
 
 /// With gradients of the sum of losses from forward.
 template <class Loss>
-class ScaledLossNode : public PooledNode<ScaledLossNode<Loss>> {
+class ScaledLossNode : public LinearLossNode<ScaledLossNode<Loss>, Loss> {
+  using Base = LinearLossNode<ScaledLossNode, Loss>;
+
  public:
   ScaledLossNode(ProductGradients of_sum, Tensor target, Loss loss, Tensor divisor)
-      : of_sum_(std::move(of_sum)),
-        target_(std::move(target)),
-        loss_(std::move(loss)),
-        divisor_(std::move(divisor)) {}
+      : Base(std::move(target), std::move(loss), std::move(divisor)), of_sum_(std::move(of_sum)) {}
 
   void backward(const Tensor& grad_output) override {
-    const Tensor grad = grad_output.to(divisor_.dtype());
+    const Tensor grad = grad_output.to(this->divisor().dtype());
     for (const int i : {1, 0}) {
       const GradTarget to = this->grad_target(i);
       if (!to.wanted) continue;
       const Tensor& of_sum = i == 0 ? of_sum_.x : of_sum_.weight;
-      scale_loss_gradient(of_sum, grad, divisor_, to.accumulate, to.tensor);
+      scale_loss_gradient(of_sum, grad, this->divisor(), to.accumulate, to.tensor);
     }
   }
-  void differentiate(Differentiation& d) override {
-    if constexpr (Loss::has_second_derivatives) {
-      differentiate_loss(d, this->input(0).data().shape(), target_, loss_);
-    } else {
-      Node::differentiate(d);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return loss_.name(); }
 
  private:
   ProductGradients of_sum_;
-  Tensor target_;
-  Loss loss_;
-  Tensor divisor_;
 };
 
 /// x and the weight have one dtype, or are Autocast's operands; losses and statistics of 16 bits
