@@ -23,17 +23,6 @@ struct Rows {
   Tensor target, losses, divisor, stats;  // stats: maximum and log sum first, [4, rows]
 };
 
-/// The losses of rows whose stats are this slab's; sums them over the ranks.
-void sum_over_ranks(const Tensor& target, const ClassSlab& slab, const LossOptions& options,
-                    ProcessGroup& group, const Tensor& stats, const Tensor& losses) {
-  const CallLabel label("vocabulary-parallel loss");
-  const Tensor maximum = Tensor::empty({target.numel()}, stats.dtype(), stats.device());
-  group.all_reduce(stats[0], maximum, ReduceOp::max).wait();
-  cross_entropy_slab_rescale(maximum, target, slab, options, stats);
-  group.all_reduce(stats.slice(1, 4), ReduceOp::sum).wait();
-  cross_entropy_slab_loss(target, slab, options, stats, losses);
-}
-
 /// The losses, or their reduction.
 Tensor loss_of(Rows& rows, const LossOptions& options) {
   if (options.reduction == Reduction::none) return rows.losses;
@@ -173,9 +162,10 @@ Variable vocabulary_parallel_cross_entropy(const Variable& given, const Tensor& 
               Tensor::empty(target.shape(), dtype, x.device()),
               {},
               Tensor::empty({4, count}, dtype, x.device())};
-    cross_entropy_slab_forward(x.reshape({count, slab.count}), rows.target, slab, options,
-                               rows.stats);
-    sum_over_ranks(rows.target, slab, options, *group, rows.stats, rows.losses);
+    const SlabLoss of_slab(slab, group, options);
+    of_slab.forward(x.reshape({count, slab.count}), rows.target, rows.losses, rows.stats);
+    of_slab.reduce(rows.stats, count,
+                   [&](const auto& f) { f(rows.target, rows.losses, rows.stats); });
     const Tensor loss = loss_of(rows, options);
     return record<LogitsNode>(loss.to(loss_dtype(logits)), {&logits}, std::move(rows), slab,
                               options);
