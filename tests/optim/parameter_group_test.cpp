@@ -6,6 +6,7 @@
 #include <lockstep/optim/adam.hpp>
 #include <lockstep/optim/asgd.hpp>
 #include <lockstep/optim/layer_wise.hpp>
+#include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/nadam.hpp>
 #include <lockstep/optim/parameter_group.hpp>
 #include <lockstep/optim/rmsprop.hpp>
@@ -184,6 +185,21 @@ TEST(ParameterGroups, AScheduleActsOnEachBaseRate) {
   EXPECT_DOUBLE_EQ(sgd.group_lr(0), 0.25);
   sgd.set_lr(0.1);
   EXPECT_DOUBLE_EQ(sgd.group_lr(0), 0.05);
+}
+
+TEST(ParameterGroups, APartHasThoseThatFitItsParameters) {
+  const auto a = parameter("a.weight", {1}), b = parameter("b.weight", {1}),
+             bias = parameter("b.bias", {1});
+  const optim::OptimizerOptions options{
+      .kind = optim::LarsOptions{.not_adapted = {"*.bias", "a.*"}},
+      .group_pattern = {"a.*", "*.bias", "b.*"},
+      .group_lr_factor = {2.0, 3.0, 4.0}};
+  const auto own = optim::options_of_part(options, {a, b, bias}, {b, bias});
+  EXPECT_EQ(own.kind.get_if<optim::LarsOptions>()->not_adapted, std::vector<std::string>{"*.bias"});
+  EXPECT_EQ(own.group_pattern, (std::vector<std::string>{"*.bias", "b.*"}));
+  EXPECT_EQ(own.group_lr_factor, (std::vector<double>{3.0, 4.0}));
+  EXPECT_TRUE(own.group_weight_decay.empty());
+  EXPECT_THROW(static_cast<void>(optim::options_of_part(options, {b, bias}, {b})), InputError);
 }
 
 TEST(FrozenParameters, AreSkippedUntilTheyHaveAGradient) {

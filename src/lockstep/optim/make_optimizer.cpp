@@ -41,29 +41,20 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
   return options.kind.make(std::move(parameters), groups_of(options));
 }
 
-OptimizerOptions options_of_part(const OptimizerOptions& options,
-                                 const std::vector<nn::NamedParameter>& whole,
-                                 const std::vector<nn::NamedParameter>& part) {
+OptimizerOptions with_patterns(const OptimizerOptions& options,
+                               const std::function<bool(const std::string& pattern)>& wanted) {
   OptimizerOptions own = options;
+  const auto is_unwanted = std::not_fn(wanted);
+  if (auto* const lars = own.kind.get_if<LarsOptions>())
+    std::erase_if(lars->not_adapted, is_unwanted);
+  if (auto* const lamb = own.kind.get_if<LambOptions>())
+    std::erase_if(lamb->not_adapted, is_unwanted);
   own.group_pattern.clear();
   own.group_lr_factor.clear();
   own.group_weight_decay.clear();
-  const auto has_some = [](const std::string& pattern, const auto& parameters) {
-    return std::ranges::any_of(parameters, [&](const nn::NamedParameter& parameter) {
-      return nn::fits_pattern(pattern, parameter.name);
-    });
-  };
-  const auto is_for_others = [&](const std::string& pattern) {
-    nn::expect_some_fit(pattern, whole);
-    return !has_some(pattern, part);
-  };
-  if (auto* const lars = own.kind.get_if<LarsOptions>())
-    std::erase_if(lars->not_adapted, is_for_others);
-  if (auto* const lamb = own.kind.get_if<LambOptions>())
-    std::erase_if(lamb->not_adapted, is_for_others);
   for (std::size_t i = 0; i < options.group_pattern.size(); ++i) {
     const std::string& pattern = options.group_pattern[i];
-    if (is_for_others(pattern)) continue;
+    if (!wanted(pattern)) continue;
     own.group_pattern.push_back(pattern);
     if (!options.group_lr_factor.empty())
       own.group_lr_factor.push_back(options.group_lr_factor.at(i));
@@ -71,6 +62,17 @@ OptimizerOptions options_of_part(const OptimizerOptions& options,
       own.group_weight_decay.push_back(options.group_weight_decay.at(i));
   }
   return own;
+}
+
+OptimizerOptions options_of_part(const OptimizerOptions& options,
+                                 const std::vector<nn::NamedParameter>& whole,
+                                 const std::vector<nn::NamedParameter>& part) {
+  return with_patterns(options, [&](const std::string& pattern) {
+    nn::expect_some_fit(pattern, whole);
+    return std::ranges::any_of(part, [&](const nn::NamedParameter& parameter) {
+      return nn::fits_pattern(pattern, parameter.name);
+    });
+  });
 }
 
 Clipping clip_gradients(const OptimizerOptions& options,

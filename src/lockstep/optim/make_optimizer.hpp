@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/optim/optimizer.hpp>
@@ -13,9 +14,13 @@ namespace lockstep::optim {
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
 
-/// `options` for an optimizer of `part`, some of the parameters of `whole`: without groups, and
-/// patterns of LARS and LAMB, that fit none of them. Throws InputError for a pattern that fits no
-/// parameter of `whole`. Local.
+/// `options` with those patterns of names alone, of groups and of LARS and LAMB, for which `wanted`
+/// is true. Local.
+[[nodiscard]] OptimizerOptions with_patterns(
+    const OptimizerOptions& options, const std::function<bool(const std::string& pattern)>& wanted);
+
+/// `options` for an optimizer of `part`, some of the parameters of `whole`: with_patterns that fit
+/// one of them. Throws InputError for a pattern that fits no parameter of `whole`. Local.
 [[nodiscard]] OptimizerOptions options_of_part(const OptimizerOptions& options,
                                                const std::vector<nn::NamedParameter>& whole,
                                                const std::vector<nn::NamedParameter>& part);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -13,7 +14,6 @@
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/parallel/mesh/mesh_plan.hpp>
 #include <lockstep/parallel/tensor/plans.hpp>
@@ -57,14 +57,9 @@ class Table {
 /// would take memory. Counts of steps and the like are not the elements' own.
 double optimizer_bytes_of(const RunPlan& plan) {
   constexpr std::int64_t elements = 64;
-  optim::OptimizerOptions options = plan.optimizer;
-  options.group_pattern.clear();
-  options.group_lr_factor.clear();
-  options.group_weight_decay.clear();
-  if (auto* const lars = options.kind.get_if<optim::LarsOptions>()) lars->not_adapted.clear();
-  if (auto* const lamb = options.kind.get_if<optim::LambOptions>()) lamb->not_adapted.clear();
   const auto optimizer = optim::make_optimizer(
-      options, {{"weight", Variable(Tensor::zeros({8, elements / 8}), true)}});
+      optim::with_patterns(plan.optimizer, [](const std::string&) { return false; }),
+      {{"weight", Variable(Tensor::zeros({8, elements / 8}), true)}});
   std::size_t bytes = 0;
   for (const auto& entry : optimizer->state_dict()) {
     if (entry.tensor.numel() % elements == 0) bytes += entry.tensor.bytes();
