@@ -1,4 +1,5 @@
 // A training loop of one's own whose step is a DeviceGraph.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -111,16 +112,72 @@ TEST_P(CapturedLoop, HasThemWithAGradScaler) {
   EXPECT_EQ(train(GetParam(), true, true), train(GetParam(), false, true));
 }
 
-TEST_P(CapturedLoop, RefusesTheVeryFirstStepOfMomentum) {
+TEST_P(CapturedLoop, TakesTheVeryFirstStepOfMomentum) {
+  const Device device = GetParam();
+  const nn::NamedParameter w{"w", Variable(Tensor::full({1}, 1.0, DType::f32, device), true)};
+  optim::SGD sgd({w}, {.lr = 0.5, .momentum = 0.5, .dampening = 0.5});
+  test::set_grad(w.variable, 1.0);
+  DeviceGraph graph(device);
+  graph.capture([&] { sgd.step(); });
+  graph.replay();
+  EXPECT_EQ(w.variable.data().item(), 0.5) << "the first takes the whole gradient";
+  graph.replay();
+  EXPECT_EQ(w.variable.data().item(), 0.0);
+}
+
+TEST_P(CapturedLoop, RefusesAnOptionThatChangesTheFormula) {
   const Device device = GetParam();
   const nn::NamedParameter w{"w", Variable(Tensor::full({4}, 1.0, DType::f32, device), true)};
   optim::SGD sgd({w}, {.lr = 0.1, .momentum = 0.9});
   test::set_grad(w.variable, 0.5);
   DeviceGraph graph(device);
   graph.capture([&] { sgd.step(); });
-  graph.replay();  // what the first step does
+  graph.replay();
+  StateDict state = sgd.state_dict();
+  state.insert_all("", sgd.param_groups());
+  state.at("param_groups/0/nesterov").fill(1.0);
+  sgd.load_state_dict(state);
   const auto message = test::message_of<Error>([&] { graph.replay(); });
-  EXPECT_NE(message.find("warm_up"), std::string::npos) << message;
+  EXPECT_NE(message.find("capture it again"), std::string::npos) << message;
+}
+
+/// The parameters after each of eight steps with momentum. The first `skipped` steps overflow.
+std::vector<float> train_after_overflows(Device device, bool captures, int skipped) {
+  const Variable w(Tensor::full({4}, 1.0, DType::f32, device), true);
+  optim::SGD sgd({{"w", w}}, {.lr = 0.125, .momentum = 0.5, .dampening = 0.25});
+  optim::GradScaler scaler({.init_scale = std::ldexp(1.0, 127)}, device);
+  const Tensor x = Tensor::zeros({4}, DType::f32, device);
+  const auto step = [&] {
+    sgd.zero_grad();
+    scaler.scaled(sum(w * Variable(x))).backward();
+    scaler.step(sgd);
+    scaler.update();
+  };
+  std::vector<float> found;
+  DeviceGraph graph(device);
+  for (int s = 0; s < 8; ++s) {
+    const auto most = std::ldexp(1.0F, skipped);  // finite times the scale after `skipped` halvings
+    const auto last = most * static_cast<float>(s) / 8;
+    x.copy_from(Tensor::from(std::vector<float>{most, -most / 2, most / 4, last}, {4}));
+    if (!captures) {
+      step();
+    } else if (s < 3) {
+      graph.warm_up(step);
+    } else {
+      if (s == 3) graph.capture(step);
+      graph.replay();
+    }
+    for (const float value : w.data().to(Device{}).to_vector<float>()) found.push_back(value);
+  }
+  return found;
+}
+
+TEST_P(CapturedLoop, HasTheBitsOfPlainStepsWhereAllBeforeTheCaptureAreSkipped) {
+  for (const int skipped : {0, 2, 3, 4, 6}) {
+    const auto plain = train_after_overflows(GetParam(), false, skipped);
+    EXPECT_EQ(train_after_overflows(GetParam(), true, skipped), plain) << skipped;
+    EXPECT_EQ(std::ranges::count(plain, 1.0F) / 4, skipped) << "steps that left all as it was";
+  }
 }
 
 }  // namespace

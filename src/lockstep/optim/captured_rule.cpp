@@ -17,8 +17,8 @@ bool CapturedRule::keep(const void* rule, std::size_t bytes, const std::type_inf
   }
   if (type != *type_) {
     throw Error(
-        "the captured step of an optimizer was its first, and later ones compute something else: "
-        "call step() in DeviceGraph::warm_up() before");
+        "the captured step of an optimizer takes other numbers, but not an option that changes its "
+        "formula, such as nesterov or centered: capture it again");
   }
   std::memcpy(host_, rule, bytes);
   return true;

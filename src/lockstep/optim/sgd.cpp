@@ -11,7 +11,7 @@ namespace {
 
 bool has_momentum(const SgdOptions& options) { return options.momentum != 0.0; }
 
-template <class T, bool first = false, bool nesterov = false>
+template <class T, bool nesterov = false>
 struct SgdRule : WithDecay<T> {
   using WithDecay<T>::decay;
 
@@ -19,7 +19,8 @@ struct SgdRule : WithDecay<T> {
       : WithDecay<T>{Decay<T>(run)},
         lr(rounded<T>(run.lr)),
         momentum(rounded<T>(options.momentum)),
-        take(T{1} - rounded<T>(options.dampening)) {}
+        take(T{1} - rounded<T>(options.dampening)),
+        first(run.step == 1) {}
 
   KOKKOS_FUNCTION T operator()(T p, T g) const { return p - lr * decay.gradient(p, g); }
   KOKKOS_FUNCTION T operator()(T p, T g, T& buffer) const {
@@ -29,12 +30,13 @@ struct SgdRule : WithDecay<T> {
   }
 
   T lr, momentum, take;
+  bool first;
 };
 
-template <bool first, bool nesterov>
+template <bool nesterov>
 void update_with_momentum(const Run& run, const SgdOptions& options) {
   update_elements<1>("lockstep::sgd_momentum", run,
-                     [&]<class T>() { return SgdRule<T, first, nesterov>(run, options); });
+                     [&]<class T>() { return SgdRule<T, nesterov>(run, options); });
 }
 
 void validate(const char* name, const SgdOptions& options) {
@@ -69,12 +71,9 @@ void SGD::update(const Run& run) {
   const SgdOptions& options = options_of(run);
   if (!has_momentum(options)) {
     update_elements<0>("lockstep::sgd", run, [&]<class T>() { return SgdRule<T>(run, options); });
-  } else if (run.step == 1) {
-    options.nesterov ? update_with_momentum<true, true>(run, options)
-                     : update_with_momentum<true, false>(run, options);
   } else {
-    options.nesterov ? update_with_momentum<false, true>(run, options)
-                     : update_with_momentum<false, false>(run, options);
+    options.nesterov ? update_with_momentum<true>(run, options)
+                     : update_with_momentum<false>(run, options);
   }
 }
 
