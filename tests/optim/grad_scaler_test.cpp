@@ -9,6 +9,7 @@
 #include <lockstep/optim/sgd.hpp>
 #include <string>
 #include <support/golden_file.hpp>
+#include <support/message_of.hpp>
 #include <support/test_devices.hpp>
 
 namespace lockstep::optim {
@@ -176,6 +177,46 @@ TEST(GradScaler, TellsAndTakesTheFlagOfUnscaledGradients) {
   EXPECT_THROW(static_cast<void>(scaler.found_inf(sgd)), Error);
 }
 
+TEST(GradScaler, RefusesCallsInAWrongOrderAndSaysTheRightOne) {
+  const Variable p(Tensor::full({2}, 1.0), true), q(Tensor::full({2}, 1.0), true);
+  SGD sgd({{"p", p}}, {.lr = 0.5}), other({{"q", q}}, {.lr = 0.5});
+  GradScaler scaler({.init_scale = 4.0, .growth_interval = 1});
+  const auto refusal = [](const auto& call) { return test::message_of<Error>(call); };
+  const auto unscale = [&] { scaler.unscale(sgd); };
+  const auto step = [&] { scaler.step(sgd); };
+  const auto update = [&] { scaler.update(); };
+  constexpr const char* no_step =
+      "GradScaler: update() was called without a step() since the last one: call step() of each "
+      "optimizer first";
+  EXPECT_EQ(refusal(update), no_step);
+  for (const bool unscales : {false, true}) {
+    sgd.zero_grad();
+    scaler.scaled(sum(p)).backward();
+    if (unscales) {
+      unscale();
+      EXPECT_EQ(refusal(unscale),
+                "GradScaler: these gradients are already unscaled: call update() first");
+    }
+    step();
+    const auto once = p.data().to_vector<float>();
+    EXPECT_EQ(refusal(step),
+              "GradScaler: this optimizer has made its step since the last update(): call update() "
+              "once after the steps of all optimizers");
+    EXPECT_EQ(refusal(unscale),
+              "GradScaler: unscale() was called after this optimizer's step(): call it before "
+              "step(), and update() once after the steps of all optimizers");
+    EXPECT_EQ(p.data().to_vector<float>(), once);
+    scaler.step(other);  // has its own order
+    update();
+    EXPECT_EQ(refusal(update), no_step);
+  }
+  EXPECT_EQ(p.data().to_vector<float>()[0], 0.0F);
+  EXPECT_EQ(scaler.scale(), 16.0) << "only updates after a step count";
+  step();
+  scaler.forget();
+  unscale();
+}
+
 TEST(GradScaler, RefusesParametersOfAnotherDevice) {
   const Variable p(Tensor::full({1}, 1.0, DType::f32, {DeviceType::sim, 0}), true);
   SGD sgd({{"p", p}}, {.lr = 0.5});
@@ -193,12 +234,18 @@ TEST(GradScaler, RefusesParametersOfAnotherDevice) {
 }
 
 TEST(GradScaler, GoesOnFromItsState) {
+  const Variable p(Tensor::full({2}, 1.0), true);
+  SGD sgd({{"p", p}}, {.lr = 0.5});
   GradScaler first({.growth_interval = 3}), second({.init_scale = 8, .growth_interval = 3});
-  first.update();
-  first.update();
+  const auto iterate = [&](GradScaler& scaler) {
+    scaler.step(sgd);
+    scaler.update();
+  };
+  iterate(first);
+  iterate(first);
   second.load_state_dict(first.state_dict());
   EXPECT_EQ(second.scale(), 65536);
-  second.update();
+  iterate(second);
   EXPECT_EQ(second.scale(), 131072);
 }
 

@@ -57,7 +57,12 @@ Variable GradScaler::scaled(const Variable& loss) const {
   return loss * Variable(scale_.to(loss.data().dtype()));
 }
 
-GradScaler::Checked& GradScaler::check(const Optimizer& optimizer, bool is_unscaled) {
+GradScaler::Checked* GradScaler::checked(const Optimizer& optimizer) {
+  const auto at = std::ranges::find(checked_, &optimizer, &Checked::optimizer);
+  return at == checked_.end() ? nullptr : &*at;
+}
+
+GradScaler::Checked& GradScaler::begin_check(const Optimizer& optimizer) {
   const Device device = optimizer.parameters().front().variable.data().device();
   if (device != scale_.device()) {
     throw ShapeError(
@@ -65,27 +70,29 @@ GradScaler::Checked& GradScaler::check(const Optimizer& optimizer, bool is_unsca
                     "the parameters' device, GradScaler(options, device)",
                     to_string(device), to_string(scale_.device())));
   }
-  return checked_.emplace_back(
-      Checked{&optimizer, is_unscaled, Tensor::zeros({1}, DType::f32, device)});
-}
-
-GradScaler::Checked* GradScaler::unscaled(const Optimizer& optimizer) {
-  const auto at = std::ranges::find_if(
-      checked_, [&](const Checked& one) { return one.optimizer == &optimizer && one.is_unscaled; });
-  return at == checked_.end() ? nullptr : &*at;
+  return checked_.emplace_back(Checked{&optimizer, Tensor::zeros({1}, DType::f32, device)});
 }
 
 void GradScaler::unscale(Optimizer& optimizer) {
-  if (unscaled(optimizer))
+  Checked* gradients = checked(optimizer);
+  if (gradients && gradients->is_stepped) {
+    throw Error(
+        "GradScaler: unscale() was called after this optimizer's step(): call it before step(), "
+        "and "
+        "update() once after the steps of all optimizers");
+  }
+  if (gradients && gradients->is_unscaled)
     throw Error("GradScaler: these gradients are already unscaled: call update() first");
   expect_no_f16_gradient(optimizer);
-  const Tensor found_inf = check(optimizer, true).found_inf;
+  if (!gradients) gradients = &begin_check(optimizer);
+  gradients->is_unscaled = true;
   for_each_gradient(optimizer.parameters(),
-                    [&](const Tensor& g) { lockstep::unscale(g, scale_, found_inf); });
+                    [&](const Tensor& g) { lockstep::unscale(g, scale_, gradients->found_inf); });
 }
 
 Tensor GradScaler::found_inf(const Optimizer& optimizer) {
-  if (const Checked* const checked = unscaled(optimizer)) return checked->found_inf;
+  const Checked* const gradients = checked(optimizer);
+  if (gradients && gradients->is_unscaled) return gradients->found_inf;
   throw Error(
       "GradScaler: found_inf is known once these gradients are unscaled: call unscale() "
       "first");
@@ -97,23 +104,35 @@ Tensor GradScaler::step(Optimizer& optimizer, double gradient_factor) {
 }
 
 Tensor GradScaler::step(Optimizer& optimizer, const Tensor& gradient_factor) {
-  Checked* const unscaled = this->unscaled(optimizer);
-  Tensor found_inf = unscaled ? unscaled->found_inf : check(optimizer, false).found_inf;
+  Checked* gradients = checked(optimizer);
+  if (gradients && gradients->is_stepped) {
+    throw Error(
+        "GradScaler: this optimizer has made its step since the last update(): call update() once "
+        "after the steps of all optimizers");
+  }
+  if (!gradients) gradients = &begin_check(optimizer);
+  const Tensor& found_inf = gradients->found_inf;
   for (const auto& parameter : optimizer.parameters()) {
     const Tensor gradient = parameter.variable.grad();
     if (gradient.defined()) find_not_finite(gradient, found_inf);
   }
   Tensor factor = gradient_factor;
-  if (!unscaled) {
+  if (!gradients->is_unscaled) {
     factor =
         factor.defined() ? factor.clone() : Tensor::full({1}, 1.0, DType::f64, scale_.device());
     factor /= scale_.reshape({1}).to(DType::f64);
   }
   optimizer.step({.gradient_factor = factor, .found_inf = found_inf});
+  gradients->is_stepped = true;
   return found_inf;
 }
 
 void GradScaler::update() {
+  if (checked_.empty()) {
+    throw Error(
+        "GradScaler: update() was called without a step() since the last one: call step() of each "
+        "optimizer first");
+  }
   Tensor found_inf = Tensor::zeros({1}, DType::f32, scale_.device());
   for (const Checked& one : checked_) found_inf += one.found_inf;
   update_grad_scale(scale_, growth_tracker_, found_inf,

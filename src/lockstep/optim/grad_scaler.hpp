@@ -40,10 +40,11 @@ class GradScaler {
   [[nodiscard]] const Tensor& scale_tensor() const noexcept { return scale_; }
   [[nodiscard]] Variable scaled(const Variable& loss) const;
 
-  /// Divides the optimizer's gradients by the scale, once between two calls of update(): an error
-  /// if they are already. This also checks that they are finite, before they are clipped. Throws
-  /// Error, before any is divided, if one is of f16, which could not hold it then; step() takes it
-  /// scaled. Throws ShapeError for parameters on another device. PyTorch's unscale_.
+  /// Divides the optimizer's gradients by the scale, once between two calls of update(), before
+  /// step(). This also checks that they are finite, before they are clipped. Throws Error, before
+  /// any is divided, in another order of the calls; or if one is of f16, which could not hold it
+  /// then: step() takes it scaled. Throws ShapeError for parameters on another device. PyTorch's
+  /// unscale_.
   void unscale(Optimizer& optimizer);
 
   /// The flag of these gradients, f32 [1] on the device: not 0 if one was not finite when they were
@@ -54,7 +55,8 @@ class GradScaler {
 
   /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
   /// finite, or was not when they were unscaled. Returns found_inf, f32 [1] on the device: 0 if the
-  /// step was made. If they were not unscaled before, they stay scaled.
+  /// step was made. If they were not unscaled before, they stay scaled. Throws Error for a second
+  /// step of the optimizer since the last update().
   Tensor step(Optimizer& optimizer, double gradient_factor = 1.0);
   /// The same with a factor on the device, f64 [1]; undefined: 1.
   Tensor step(Optimizer& optimizer, const Tensor& gradient_factor);
@@ -75,12 +77,13 @@ class GradScaler {
   /// Gradients checked since the last update().
   struct Checked {
     const Optimizer* optimizer;
-    bool is_unscaled;
     Tensor found_inf;  ///< f32 [1]
+    bool is_unscaled = false, is_stepped = false;
   };
 
-  [[nodiscard]] Checked& check(const Optimizer& optimizer, bool is_unscaled);
-  [[nodiscard]] Checked* unscaled(const Optimizer& optimizer);
+  /// Of these gradients: null if they are not checked yet.
+  [[nodiscard]] Checked* checked(const Optimizer& optimizer);
+  [[nodiscard]] Checked& begin_check(const Optimizer& optimizer);
 
   GradScalerOptions options_;
   Tensor scale_, growth_tracker_;
