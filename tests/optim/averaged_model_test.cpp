@@ -110,13 +110,29 @@ TEST(UpdateBn, GivesTheMeanOfTheBatchesStatistics) {
   EXPECT_FLOAT_EQ(first(state.at("0.running_mean")), 0.9F * 9.0F);
 }
 
-TEST(UpdateBn, LeavesTheModelUnchangedAlsoAfterAnError) {
+TEST(UpdateBn, LeavesTheModelUnchangedWhereABatchCannotBeRead) {
   const auto trained = std::make_shared<nn::BatchNorm1d>(1),
              frozen = std::make_shared<nn::BatchNorm1d>(1);
   nn::Sequential model{trained, frozen};
+  const Variable batch(Tensor::from(std::vector<float>{1, 5}, {2, 1}));
+  static_cast<void>(model.forward(batch));
   frozen->eval();
-  EXPECT_THROW(optim::update_bn(model, []() -> bool { throw Error("no more batches today"); }),
+  const auto statistics = [&] {
+    std::vector<double> all;
+    for (const auto& [name, buffer] : model.named_buffers()) all.push_back(buffer.item());
+    return all;
+  };
+  const std::vector<double> before = statistics();
+  int batches = 0;
+  EXPECT_THROW(optim::update_bn(model,
+                                [&] {
+                                  if (++batches == 3) throw Error("no more batches today");
+                                  static_cast<void>(model.forward(batch));
+                                  EXPECT_NE(statistics(), before);
+                                  return true;
+                                }),
                Error);
+  EXPECT_EQ(statistics(), before);
   EXPECT_TRUE(model.is_training());
   EXPECT_TRUE(trained->is_training());
   EXPECT_FALSE(frozen->is_training());

@@ -5,9 +5,6 @@
 #include <list>
 #include <utility>
 
-#include <fmt/format.h>
-#include <lockstep/base/error.hpp>
-
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
@@ -90,15 +87,22 @@ class MeanOfAll {
  public:
   explicit MeanOfAll(nn::BatchNorm& layer)
       : layer_(layer), momentum_(layer.set_momentum(std::nullopt)) {
+    for (const auto& [name, statistic] : layer.named_buffers())
+      before_.emplace_back(statistic, statistic.clone());
     layer.reset_running_stats();
   }
   ~MeanOfAll() { layer_.set_momentum(momentum_); }
   MeanOfAll(const MeanOfAll&) = delete;
   MeanOfAll& operator=(const MeanOfAll&) = delete;
 
+  void restore() const {
+    for (const auto& [statistic, before] : before_) statistic.copy_from(before);
+  }
+
  private:
   nn::BatchNorm& layer_;
   std::optional<double> momentum_;
+  std::vector<std::pair<Tensor, Tensor>> before_;
 };
 
 }  // namespace
@@ -109,7 +113,12 @@ void update_bn(nn::Module& model, const std::function<bool()>& forward_next) {
   if (means.empty()) return;
   const nn::ModeGuard training(model, true);
   const NoGradGuard no_grad;
-  while (forward_next()) continue;
+  try {
+    while (forward_next()) continue;
+  } catch (...) {
+    for (const MeanOfAll& mean : means) mean.restore();
+    throw;
+  }
 }
 
 }  // namespace lockstep::optim

@@ -48,8 +48,10 @@ class AveragedModel {
 /// Recomputes the running statistics of the model's BatchNorm layers as the mean over batches.
 /// `forward_next` sends one batch per call through the model, until it returns false. PyTorch's
 /// torch.optim.swa_utils.update_bn, for averaged weights. The model is in training mode meanwhile,
-/// each module afterwards as it was, and nothing is recorded for a backward pass. Without such
-/// layers `forward_next` is not called.
+/// each module afterwards as it was, and nothing is recorded for a backward pass. Where
+/// `forward_next` throws, the statistics are those before the call (PyTorch leaves the mean of some
+/// batches). Without such layers `forward_next` is not called. Collective if the layers' forward
+/// is.
 void update_bn(nn::Module& model, const std::function<bool()>& forward_next);
 
 }  // namespace lockstep::optim
