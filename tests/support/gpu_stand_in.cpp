@@ -22,6 +22,7 @@ using math::AttentionPass;
 using math::ColumnMajorProduct;
 using math::Convolution;
 using math::ConvolutionPass;
+using math::Epilogue;
 
 /// Element (row, column) as the product reads it.
 template <class T>
@@ -35,6 +36,12 @@ double element(const ColumnMajorProduct::Matrix& m, const void* data, std::int64
 /// T is the type of the operands, C that of the result.
 template <class T, class C>
 void multiply(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
+  C* const vector = static_cast<C*>(at.vector);
+  for (std::int64_t column = 0; p.epilogue == Epilogue::sum_right && column < p.columns; ++column) {
+    double sum = 0;
+    for (std::int64_t t = 0; t < p.terms; ++t) sum += element<T>(p.right, at.right, 0, t, column);
+    vector[column] = static_cast<C>(static_cast<SumOf<T>>(sum));
+  }
   for (std::int64_t i = 0; i < p.count; ++i) {
     for (std::int64_t column = 0; column < p.columns; ++column) {
       for (std::int64_t row = 0; row < p.rows; ++row) {
@@ -44,7 +51,7 @@ void multiply(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
           sum +=
               element<T>(p.left, at.left, i, row, t) * element<T>(p.right, at.right, i, t, column);
         }
-        if (p.bias) sum += static_cast<double>(static_cast<const C*>(at.bias)[row]);
+        if (p.epilogue == Epilogue::add_bias) sum += static_cast<double>(vector[row]);
         to = static_cast<C>(static_cast<SumOf<T>>(sum));
       }
     }
@@ -279,8 +286,11 @@ class PlainLoops final : public math::DeviceMath {
   [[nodiscard]] std::unique_ptr<math::ProductPlan> plan(const char* /*name*/,
                                                         const ColumnMajorProduct& product,
                                                         Device /*device*/) override {
-    // A library may support a bias for some extents only.
-    if (product.bias && product.rows % 2 == 1) return nullptr;
+    // A library may support an epilogue for some extents of its vector only.
+    const bool has_odd_vector =
+        (product.epilogue == Epilogue::add_bias && product.rows % 2 == 1) ||
+        (product.epilogue == Epilogue::sum_right && product.columns % 2 == 1);
+    if (has_odd_vector) return nullptr;
     return std::make_unique<LatePlan<ColumnMajorProduct, math::ProductAddresses>>(product);
   }
   [[nodiscard]] std::unique_ptr<math::ConvolutionPlan> plan(const char* /*name*/,

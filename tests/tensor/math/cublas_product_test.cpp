@@ -22,6 +22,7 @@ struct Asked {
   std::array<std::uint32_t, 4> alignments{};  // of A, B, C, D
   cublasComputeType_t compute_type{};
   bool has_algorithm = true, fails = false;
+  cublasStatus_t heuristics = CUBLAS_STATUS_SUCCESS;
 };
 Asked asked;
 
@@ -130,7 +131,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   *count = asked.has_algorithm ? 1 : 0;
   results[0] = {};
   results[0].workspaceSize = 4096;
-  return CUBLAS_STATUS_SUCCESS;
+  return asked.heuristics;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t operation,
@@ -151,25 +152,32 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   const auto terms = static_cast<std::int64_t>(a_transposed ? left.rows : left.columns);
   EXPECT_EQ(terms, static_cast<std::int64_t>(b_transposed ? right.columns : right.rows));
   const auto epilogue = of<std::uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE);
-  const void* const bias = of<const void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
-  if (epilogue == CUBLASLT_EPILOGUE_BIAS) {
+  void* const vector = of<void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     EXPECT_EQ(of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE),
               static_cast<std::int32_t>(result.type));
   }
+  const auto right_number = [&](std::int32_t i, std::int64_t t, std::int64_t column) {
+    return number(right.type, b, b_transposed ? right.at(i, column, t) : right.at(i, t, column));
+  };
   for (std::int32_t i = 0; i < result.count; ++i) {
     for (std::int64_t column = 0; column < static_cast<std::int64_t>(result.columns); ++column) {
+      if (epilogue == CUBLASLT_EPILOGUE_BGRADB) {
+        double sum = 0;
+        for (std::int64_t t = 0; t < terms; ++t) sum += right_number(i, t, column);
+        store(result.type, vector, column, sum);
+      }
       for (std::int64_t row = 0; row < static_cast<std::int64_t>(result.rows); ++row) {
         double sum = 0;
         for (std::int64_t t = 0; t < terms; ++t) {
-          sum +=
-              number(left.type, a, a_transposed ? left.at(i, t, row) : left.at(i, row, t)) *
-              number(right.type, b, b_transposed ? right.at(i, column, t) : right.at(i, t, column));
+          sum += number(left.type, a, a_transposed ? left.at(i, t, row) : left.at(i, row, t)) *
+                 right_number(i, t, column);
         }
         const std::int64_t to = result.at(i, row, column);
         sum *= number(factors, alpha, 0);
         if (number(factors, beta, 0) != 0)
           sum += number(factors, beta, 0) * number(result.type, d, to);
-        if (epilogue == CUBLASLT_EPILOGUE_BIAS) sum += number(result.type, bias, row);
+        if (epilogue == CUBLASLT_EPILOGUE_BIAS) sum += number(result.type, vector, row);
         store(result.type, d, to, sum);
       }
     }
@@ -183,6 +191,7 @@ namespace lockstep {
 namespace {
 
 using math::ColumnMajorProduct;
+using math::Epilogue;
 
 constexpr Device gpu{DeviceType::cuda, 0};
 
@@ -198,7 +207,8 @@ DType sums_of(DType operands) { return operands == DType::f64 ? DType::f64 : DTy
 
 struct ProductCase {
   std::int64_t rows, columns, terms, count = 1;
-  bool left_transposed = false, right_transposed = false, accumulate = false, bias = false;
+  bool left_transposed = false, right_transposed = false, accumulate = false;
+  Epilogue epilogue = Epilogue::none;
   bool narrow = false;  ///< the result is of the operands' 16 bits
 };
 
@@ -219,8 +229,8 @@ ColumnMajorProduct product_of(const ProductCase& c, DType dtype) {
           .right = matrix(c.terms, c.columns, c.right_transposed),
           .result = matrix(c.rows, c.columns, false),
           .accumulate = c.accumulate,
-          .bias = c.bias,
-          .bias_alignment = c.bias ? 16 : 0};
+          .epilogue = c.epilogue,
+          .vector_alignment = c.epilogue == Epilogue::none ? 0 : 16};
 }
 
 void expect_product(const ProductCase& c, DType dtype) {
@@ -229,15 +239,16 @@ void expect_product(const ProductCase& c, DType dtype) {
     return eighths(static_cast<std::size_t>(m.batch * c.count), seed);
   };
   const auto left = all(p.left, 1), right = all(p.right, 2);
-  const auto bias = eighths(static_cast<std::size_t>(c.rows), 4);
+  const bool adds_bias = c.epilogue == Epilogue::add_bias;
+  auto vector = eighths(static_cast<std::size_t>(adds_bias ? c.rows : c.columns), 4);
   auto expected = all(p.result, 3);
   const auto make = [](const std::vector<double>& values, DType of) {
     return Tensor::from(values).to(of);
   };
-  const Tensor a = make(left, dtype), b = make(right, dtype), added = make(bias, p.results),
+  const Tensor a = make(left, dtype), b = make(right, dtype), beside = make(vector, p.results),
                result = make(expected, p.results);
   math::cublas_plan("test", p, gpu)
-      ->run("test", {a.data(), b.data(), result.data(), added.data()}, nullptr, Stream(gpu));
+      ->run("test", {a.data(), b.data(), result.data(), beside.data()}, nullptr, Stream(gpu));
   const auto at = [](const ColumnMajorProduct::Matrix& m, std::int64_t i, std::int64_t row,
                      std::int64_t column) {
     return static_cast<std::size_t>(
@@ -247,15 +258,21 @@ void expect_product(const ProductCase& c, DType dtype) {
     for (std::int64_t row = 0; row < c.rows; ++row) {
       for (std::int64_t column = 0; column < c.columns; ++column) {
         double& sum = expected[at(p.result, i, row, column)];
-        sum = (c.accumulate ? sum : 0) + (c.bias ? bias[static_cast<std::size_t>(row)] : 0);
+        sum = (c.accumulate ? sum : 0) + (adds_bias ? vector[static_cast<std::size_t>(row)] : 0);
         for (std::int64_t t = 0; t < c.terms; ++t) {
           sum += left[at(p.left, i, row, t)] * right[at(p.right, i, t, column)];
         }
       }
     }
   }
-  EXPECT_EQ(result.to(DType::f64).to_vector<double>(),
-            make(expected, p.results).to(DType::f64).to_vector<double>());
+  for (std::int64_t column = 0; c.epilogue == Epilogue::sum_right && column < c.columns; ++column) {
+    double& sum = vector[static_cast<std::size_t>(column)];
+    sum = 0;
+    for (std::int64_t t = 0; t < c.terms; ++t) sum += right[at(p.right, 0, t, column)];
+  }
+  const auto numbers = [](const Tensor& t) { return t.to(DType::f64).to_vector<double>(); };
+  EXPECT_EQ(numbers(result), numbers(make(expected, p.results)));
+  EXPECT_EQ(numbers(beside), numbers(make(vector, p.results)));
 }
 
 TEST(CublasProduct, ReceivesTheDescriptionOfTheProduct) {
@@ -267,10 +284,16 @@ TEST(CublasProduct, ReceivesTheDescriptionOfTheProduct) {
           SCOPED_TRACE(testing::Message() << name_of(dtype) << left << right << accumulate);
           expect_product({5, 4, 7, 1, left, right, accumulate}, dtype);
           expect_product({5, 4, 7, 3, left, right, accumulate}, dtype);
-          if (dtype != DType::f64) expect_product({5, 4, 7, 1, left, right, false, true}, dtype);
+          constexpr auto none = Epilogue::none, bias = Epilogue::add_bias,
+                         sums = Epilogue::sum_right;
+          if (dtype != DType::f64) {
+            expect_product({5, 4, 7, 1, left, right, false, bias}, dtype);
+            expect_product({5, 4, 7, 1, left, right, accumulate, sums}, dtype);
+          }
           if (!is_half(dtype)) continue;
-          expect_product({5, 4, 7, 3, left, right, accumulate, false, true}, dtype);
-          expect_product({5, 4, 7, 1, left, right, false, true, true}, dtype);
+          expect_product({5, 4, 7, 3, left, right, accumulate, none, true}, dtype);
+          expect_product({5, 4, 7, 1, left, right, false, bias, true}, dtype);
+          expect_product({5, 4, 7, 1, left, right, accumulate, sums, true}, dtype);
         }
       }
     }
@@ -287,8 +310,8 @@ TEST(CublasProduct, IsRequestedWithTf32WhereAllowedAndWithTheActualAlignments) {
   EXPECT_EQ(asked.compute_type, CUBLAS_COMPUTE_32F);
   EXPECT_EQ(asked.workspace_limit, std::uint64_t{32} << 20U);
   EXPECT_EQ(asked.alignments, (std::array<std::uint32_t, 4>{256, 16, 64, 64}));
-  p.bias = true;
-  p.bias_alignment = 4;
+  p.epilogue = Epilogue::add_bias;
+  p.vector_alignment = 4;
   static_cast<void>(math::cublas_plan("test", p, gpu));
   EXPECT_EQ(asked.alignments, (std::array<std::uint32_t, 4>{256, 16, 64, 4}));
   static_cast<void>(math::cublas_plan("test", product_of({4, 4, 4}, DType::bf16), gpu));
@@ -308,10 +331,6 @@ TEST(CublasProduct, NamesTheProblemItCannotCompute) {
                 .find("linear: c[4, 6] = a[4, 5] b[5, 6] of bf16, sums in f32 on cuda:0: "
                       "cublasLtMatmulAlgoGetHeuristic gave CUBLAS_STATUS_NOT_SUPPORTED ("),
             0U);
-  ColumnMajorProduct with_bias = p;
-  with_bias.bias = true;
-  with_bias.bias_alignment = 16;
-  EXPECT_EQ(math::cublas_plan("linear", with_bias, gpu), nullptr);
   asked = {.fails = true};
   const auto plan = math::cublas_plan("linear", p, gpu);
   EXPECT_EQ(test::message_of<DeviceError>([&] {
@@ -320,6 +339,20 @@ TEST(CublasProduct, NamesTheProblemItCannotCompute) {
                 .find("matmul: c[4, 6] = a[4, 5] b[5, 6] of bf16, sums in f32 on cuda:0: "
                       "cublasLtMatmul gave CUBLAS_STATUS_EXECUTION_FAILED ("),
             0U);
+}
+
+TEST(CublasProduct, HasNoPlanWithAnEpilogueThatTheLibraryRefuses) {
+  ColumnMajorProduct p = product_of({6, 4, 5}, DType::bf16);
+  p.vector_alignment = 16;
+  for (const Epilogue epilogue : {Epilogue::add_bias, Epilogue::sum_right}) {
+    p.epilogue = epilogue;
+    asked = {.has_algorithm = false};
+    EXPECT_EQ(math::cublas_plan("linear", p, gpu), nullptr);
+    asked = {.heuristics = CUBLAS_STATUS_INVALID_VALUE};
+    EXPECT_EQ(math::cublas_plan("linear", p, gpu), nullptr);
+  }
+  p.epilogue = Epilogue::none;
+  EXPECT_THROW(static_cast<void>(math::cublas_plan("linear", p, gpu)), Error);
 }
 
 }  // namespace

@@ -32,15 +32,16 @@ TEST(ColumnMajor, OperandsAreSwapped) {
   EXPECT_EQ(p.left.stride, 6);
   EXPECT_EQ(p.right.stride, 5);
   EXPECT_EQ(p.result.stride, 6);
-  EXPECT_FALSE(p.left.transposed || p.right.transposed || p.accumulate || p.bias);
+  EXPECT_FALSE(p.left.transposed || p.right.transposed || p.accumulate);
+  EXPECT_EQ(p.epilogue, math::Epilogue::none);
   EXPECT_EQ(describe(p), "c[4, 6] = a[4, 5] b[5, 6] of f32");
 }
 
 TEST(ColumnMajor, ATransposedOperandStaysTransposed) {
   const Tensor a = Tensor::zeros({5, 4}, DType::bf16), b = Tensor::zeros({6, 5}, DType::bf16);
   const Tensor c = Tensor::zeros({3, 4, 6}), bias = Tensor::zeros({6});
-  const ColumnMajorProduct p =
-      column_major("linear", {4, 6, 5, 3}, {a, 4, true}, {b, 5, true}, {c, 6, false, 0, 24}, bias);
+  const ColumnMajorProduct p = column_major("linear", {4, 6, 5, 3}, {a, 4, true}, {b, 5, true},
+                                            {c, 6, false, 0, 24}, math::Epilogue::add_bias, bias);
   EXPECT_TRUE(p.left.transposed);
   EXPECT_TRUE(p.right.transposed);
   EXPECT_EQ(p.left.stride, 5);
@@ -50,6 +51,17 @@ TEST(ColumnMajor, ATransposedOperandStaysTransposed) {
   EXPECT_EQ(p.sums, DType::f32);
   EXPECT_EQ(p.results, DType::f32);
   EXPECT_EQ(describe(p), "c[4, 6] = a[5, 4]^T b[6, 5]^T + bias of bf16, sums in f32, 3 times");
+}
+
+TEST(ColumnMajor, SumsOfRowsOfTheFirstOperandAreOfTheRightMatrix) {
+  const Tensor g = Tensor::zeros({5, 4}, DType::bf16), x = Tensor::zeros({5, 6}, DType::bf16);
+  const Tensor weight = Tensor::zeros({4, 6}), bias = Tensor::zeros({4});
+  const ColumnMajorProduct p = column_major("linear", {4, 6, 5}, {g, 4, true}, {x, 6}, {weight, 6},
+                                            math::Epilogue::sum_right, bias.slice(1, 4));
+  EXPECT_EQ(p.epilogue, math::Epilogue::sum_right);
+  EXPECT_EQ(p.columns, 4);  // as many as the right matrix has
+  EXPECT_EQ(p.vector_alignment, 4);
+  EXPECT_EQ(describe(p), "c[4, 6] = a[5, 4]^T b[5, 6] of bf16, sums in f32, with sums of a's rows");
 }
 
 TEST(ColumnMajor, AResultOf16BitsHasSumsInF32) {
@@ -91,7 +103,11 @@ TEST(ColumnMajor, ProblemsWithOtherOptionsDiffer) {
   EXPECT_NE(p, column_major("test", {.m = 4, .n = 4, .k = 4, .accumulate = true}, m, m, m));
   EXPECT_NE(p, column_major("test", {4, 4, 4}, {x, 8, true}, m, m));
   EXPECT_NE(p, column_major("test", {4, 4, 4}, {x, 8, false, 1}, m, m));  // another alignment
-  EXPECT_NE(p, column_major("test", {4, 4, 4}, m, m, m, Tensor::zeros({4})));
+  const auto with = [&](math::Epilogue epilogue) {
+    return column_major("test", {4, 4, 4}, m, m, m, epilogue, x.slice(0, 4));
+  };
+  EXPECT_NE(p, with(math::Epilogue::add_bias));
+  EXPECT_NE(with(math::Epilogue::add_bias), with(math::Epilogue::sum_right));
   allow_tf32(true);
   const ColumnMajorProduct in_tf32 = column_major("test", {4, 4, 4}, m, m, m);
   allow_tf32(false);

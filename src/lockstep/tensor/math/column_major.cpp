@@ -35,7 +35,8 @@ ColumnMajorProduct::Matrix matrix(const Matrices& m, std::int64_t rows, std::int
 }  // namespace
 
 ColumnMajorProduct column_major(const char* name, const ProductSize& size, const Matrices& a,
-                                const Matrices& b, const Matrices& c, const Tensor& bias) {
+                                const Matrices& b, const Matrices& c, Epilogue epilogue,
+                                const Tensor& vector) {
   ColumnMajorProduct p{.operands = a.tensor.dtype(),
                        .sums = c.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32,
                        .results = c.tensor.dtype(),
@@ -48,9 +49,9 @@ ColumnMajorProduct column_major(const char* name, const ProductSize& size, const
                        .right = matrix(a, size.m, size.k),
                        .result = matrix(c, size.m, size.n),
                        .accumulate = size.accumulate,
-                       .bias = bias.defined()};
-  if (p.bias) {
-    p.bias_alignment = power_of_2_in(reinterpret_cast<std::uintptr_t>(bias.kernel_data()));
+                       .epilogue = epilogue};
+  if (vector.defined()) {
+    p.vector_alignment = power_of_2_in(reinterpret_cast<std::uintptr_t>(vector.kernel_data()));
   }
   for (const std::int64_t extent :
        {p.rows, p.columns, p.terms, p.count, p.left.stride, p.right.stride, p.result.stride}) {

@@ -77,7 +77,7 @@ class CublasPlan final : public ProductPlan {
     choose(check);
   }
 
-  /// False for some products with a bias.
+  /// False for some products with an epilogue.
   [[nodiscard]] bool has_algorithm() const noexcept { return has_algorithm_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return bytes_; }
 
@@ -85,9 +85,7 @@ class CublasPlan final : public ProductPlan {
            const Stream& stream) override {
     const CudaDeviceScope here(device_.index);
     const Check check(name, product_, device_, true);
-    if (product_.bias) {
-      set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
-    }
+    if (has_vector()) set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.vector);
     // Factors have the type of the sums and are read by the host.
     const double factors[] = {1.0, product_.accumulate ? 1.0 : 0.0};
     const float short_factors[] = {1.0F, product_.accumulate ? 1.0F : 0.0F};
@@ -100,6 +98,8 @@ class CublasPlan final : public ProductPlan {
   }
 
  private:
+  [[nodiscard]] bool has_vector() const noexcept { return product_.epilogue != Epilogue::none; }
+
   template <class Value>
   void set(const Check& check, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
     check(cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof value),
@@ -118,12 +118,15 @@ class CublasPlan final : public ProductPlan {
     };
     set(check, CUBLASLT_MATMUL_DESC_TRANSA, operation(product_.left));
     set(check, CUBLASLT_MATMUL_DESC_TRANSB, operation(product_.right));
-    if (!product_.bias) return;
-    set(check, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    if (!has_vector()) return;
+    // BGRADB sums the library's B, the right matrix.
+    set(check, CUBLASLT_MATMUL_DESC_EPILOGUE,
+        product_.epilogue == Epilogue::add_bias ? CUBLASLT_EPILOGUE_BIAS
+                                                : CUBLASLT_EPILOGUE_BGRADB);
     set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.results));
     // Heuristics use only the alignment of the address.
     set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-        reinterpret_cast<const void*>(static_cast<std::uintptr_t>(product_.bias_alignment)));
+        reinterpret_cast<const void*>(static_cast<std::uintptr_t>(product_.vector_alignment)));
   }
 
   /// `rows` and `columns` as the product uses them.
@@ -157,10 +160,10 @@ class CublasPlan final : public ProductPlan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product_.left.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product_.right.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product_.result.alignment));
-    // A bias has no preference of its own; it is read together with the result.
+    // The vector has no preference of its own: the result's holds for both.
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-           alignment(product_.bias ? std::min(product_.result.alignment, product_.bias_alignment)
-                                   : product_.result.alignment));
+           alignment(has_vector() ? std::min(product_.result.alignment, product_.vector_alignment)
+                                  : product_.result.alignment));
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -168,7 +171,8 @@ class CublasPlan final : public ProductPlan {
     if (status == CUBLAS_STATUS_SUCCESS) {
       status = count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
     }
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED && product_.bias) return;
+    // Without the epilogue, any error but that of a missing algorithm shows again.
+    if (status != CUBLAS_STATUS_SUCCESS && has_vector()) return;
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     has_algorithm_ = true;
     algorithm_ = found.algo;

@@ -15,8 +15,15 @@
 
 namespace lockstep::math {
 
+/// What one product does besides, with a vector of the results' dtype.
+enum class Epilogue : std::uint8_t {
+  none,
+  add_bias,   ///< adds vector[rows] to each column of the result
+  sum_right,  ///< overwrites vector[columns] with sums of the right matrix over the terms
+};
+
 /// A stack of products in the terms of the BLAS, whose matrices are column-major:
-///   result[rows,columns] (+)= left[rows,terms] right[terms,columns] (+ bias[rows] to each column)
+///   result[rows,columns] (+)= left[rows,terms] right[terms,columns], and the epilogue
 struct ColumnMajorProduct {
   struct Matrix {
     bool transposed = false;  ///< the product uses the transpose of the stored matrix
@@ -27,20 +34,20 @@ struct ColumnMajorProduct {
   };
 
   DType operands = DType::f32, sums = DType::f32;
-  DType results = DType::f32;  ///< of the result, the old values that it adds to, and the bias
+  DType results = DType::f32;  ///< of the result, the old values that it adds to, and the vector
   bool tf32 = false;           ///< units for TF32 may multiply operands of f32
   std::int64_t rows = 0, columns = 0, terms = 0, count = 1;
   Matrix left, right, result;
-  bool accumulate = false, bias = false;
-  int bias_alignment = 0;
+  bool accumulate = false;
+  Epilogue epilogue = Epilogue::none;
+  int vector_alignment = 0;  ///< bytes, a power of 2
   friend bool operator==(const ColumnMajorProduct&, const ColumnMajorProduct&) = default;
 };
 
-/// The addresses of the matrices of one product; `bias` is used only if the product has one.
+/// The addresses of the matrices of one product, and of its epilogue's vector, if it has one.
 struct ProductAddresses {
   const void *left, *right;
-  void* result;
-  const void* bias;
+  void *result, *vector;
 };
 
 enum class ConvolutionPass : std::uint8_t { forward, backward_input, backward_weight };
@@ -141,7 +148,7 @@ class DeviceMath {
   DeviceMath(const DeviceMath&) = delete;
   DeviceMath& operator=(const DeviceMath&) = delete;
 
-  /// Null for a product with a bias that the library has only without.
+  /// Null for a product that the library has only without its epilogue.
   [[nodiscard]] virtual std::unique_ptr<ProductPlan> plan(const char* name,
                                                           const ColumnMajorProduct& product,
                                                           Device device) = 0;
@@ -173,8 +180,8 @@ class MathStandIn {
 };
 
 /// Enqueues it behind the device's current stream, by a plan that this thread keeps, with a
-/// workspace of the caching allocator. Returns false and does nothing for a product with a bias
-/// that the library supports only without.
+/// workspace of the caching allocator. Returns false and does nothing for a product that the
+/// library has only without its epilogue.
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
                        const ProductAddresses& at, Device device);
 /// Returns false and does nothing for a convolution of 16 bits, or an attention, that the library

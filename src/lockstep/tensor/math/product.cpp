@@ -8,6 +8,8 @@
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/precision.hpp>
+#include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep::math {
 namespace {
@@ -103,12 +105,17 @@ const std::byte* address(const Matrices& m) {
          m.offset * static_cast<std::int64_t>(size_of(m.tensor.dtype()));
 }
 
+ProductAddresses addresses(const Matrices& a, const Matrices& b, const Matrices& c,
+                           const Tensor& vector) {
+  return {address(b), address(a), const_cast<std::byte*>(address(c)), vector.kernel_data()};
+}
+
 void run_product(DeviceMath& math, const char* name, const ProductSize& size, const Matrices& a,
                  const Matrices& b, const Matrices& c, const Tensor& bias) {
   const auto is_run = [&](const ProductSize& of, const Tensor& added) {
-    return run(math, name, column_major(name, of, a, b, c, added),
-               {address(b), address(a), const_cast<std::byte*>(address(c)), added.kernel_data()},
-               c.tensor.device());
+    const Epilogue epilogue = added.defined() ? Epilogue::add_bias : Epilogue::none;
+    return run(math, name, column_major(name, of, a, b, c, epilogue, added),
+               addresses(a, b, c, added), c.tensor.device());
   };
   if (is_run(size, bias)) return;
   fill_rows(name, size, c, bias);
@@ -144,21 +151,28 @@ void product_on_device(DeviceMath& math, const char* name, ProductSize size, con
   }
 }
 
+void expect_dtypes(const char* name, const Matrices& a, const Matrices& b, const Matrices& c,
+                   const Tensor& bias) {
+  const DType operands = a.tensor.dtype(), result = c.tensor.dtype();
+  if (b.tensor.dtype() == operands && (result == operands || result == sum_dtype(operands)) &&
+      (!bias.defined() || bias.dtype() == result)) {
+    return;
+  }
+  throw ShapeError(std::string(name) + " multiplies " + describe(a.tensor) + " by " +
+                   describe(b.tensor) + " into " + describe(c.tensor) +
+                   ": both operands have one dtype; the result and a bias have it too, or are "
+                   "both f32 for operands of 16 bits");
+}
+
 }  // namespace
 
 void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
              const Matrices& c, const Tensor& bias) {
   dispatch_stored(a.tensor.dtype(), name, [&]<class T>() {
     using Sum = SumOf<T>;
+    expect_dtypes(name, a, b, c, bias);
     const DType result = c.tensor.dtype();
     const bool is_stored = result == dtype_of<T>;  // as the operands are
-    if (b.tensor.dtype() != a.tensor.dtype() || (!is_stored && result != dtype_of<Sum>) ||
-        (bias.defined() && bias.dtype() != result)) {
-      throw ShapeError(std::string(name) + " multiplies " + describe(a.tensor) + " by " +
-                       describe(b.tensor) + " into " + describe(c.tensor) +
-                       ": both operands have one dtype; the result and a bias have it too, or are "
-                       "both f32 for operands of 16 bits");
-    }
     if (is_half(result) && c.batch == 0 && size.count > 1) {
       throw ShapeError(std::string(name) + " sums " + std::to_string(size.count) +
                        " products into " + describe(c.tensor) +
@@ -172,6 +186,23 @@ void product(const char* name, const ProductSize& size, const Matrices& a, const
       product_on_host<T, Sum>(name, size, a, b, c, bias);
     }
   });
+}
+
+bool product_with_row_sums(const char* name, const ProductSize& size, const Matrices& a,
+                           const Matrices& b, const Matrices& c, const Tensor& row_sums) {
+  const Device device = a.tensor.device();
+  DeviceMath* const gpu = device_math(device);
+  if (gpu == nullptr) return false;
+  expect_dtypes(name, a, b, c, {});
+  static_cast<void>(
+      lockstep::detail::common_device(name, {&a.tensor, &b.tensor, &c.tensor, &row_sums}));
+  const DType operands = a.tensor.dtype(), result = c.tensor.dtype();
+  const bool sums_in_f32 = result == DType::f32 || is_half(result);
+  const bool rounds = operands == DType::f32 && product_precision() != Precision::f32;
+  const bool is_empty = size.m == 0 || size.n == 0 || size.k == 0;
+  if (!sums_in_f32 || row_sums.dtype() != result || rounds || is_empty) return false;
+  const ColumnMajorProduct p = column_major(name, size, a, b, c, Epilogue::sum_right, row_sums);
+  return !p.tf32 && run(*gpu, name, p, addresses(a, b, c, row_sums), device);
 }
 
 }  // namespace lockstep::math

@@ -36,11 +36,22 @@ struct ProductSize {
 void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
              const Matrices& c, const Tensor& bias = {});
 
+/// product() of one matrix each (size.count is 1) that also overwrites row_sums[m] with the sums of
+/// a's rows, in f32, rounded once. Returns false and does nothing unless one call of a GPU's
+/// library computes both: not on the host, for f64, where an extent is 0 or row_sums has another
+/// dtype than c. Not either where operands of f32 are rounded to product_precision() or multiplied
+/// by TF32 units: the sums are of a's values. On a GPU throws as product() does.
+[[nodiscard]] bool product_with_row_sums(const char* name, const ProductSize& size,
+                                         const Matrices& a, const Matrices& b, const Matrices& c,
+                                         const Tensor& row_sums);
+
 /// The product of column-major matrices that these are for a library that sums in `sums`: as
 /// row-major c is the transpose of column-major c, and (a b)^T = b^T a^T, left is b and right a.
-/// Throws ShapeError where an extent, a stride or the count is not below 2^31.
+/// `vector` is the epilogue's: a bias[n], or sums[m] of a's rows. Throws ShapeError where an
+/// extent, a stride or the count is not below 2^31.
 [[nodiscard]] ColumnMajorProduct column_major(const char* name, const ProductSize& size,
                                               const Matrices& a, const Matrices& b,
-                                              const Matrices& c, const Tensor& bias = {});
+                                              const Matrices& c, Epilogue epilogue = Epilogue::none,
+                                              const Tensor& vector = {});
 
 }  // namespace lockstep::math

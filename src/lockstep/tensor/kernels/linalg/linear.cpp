@@ -23,6 +23,13 @@ math::Matrices matrix(const Tensor& x, bool transposed = false) {
   return {x, std::max<std::int64_t>(x.size(1), 1), transposed};
 }
 
+math::ProductSize weight_size(const Tensor& rows, bool accumulate, const Tensor& grad_weight) {
+  return {.m = grad_weight.size(0),
+          .n = grad_weight.size(1),
+          .k = rows.size(0),
+          .accumulate = accumulate};
+}
+
 // Sums 256 columns side by side and 64 rows at a time. Rows are read in memory order, and long sums
 // lose no more than short ones. x is of type T, the sums of type Sum.
 template <class T, class Sum, class Space>
@@ -91,12 +98,15 @@ void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accu
 void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
                             const Tensor& grad_weight) {
   const Tensor g = as_matrix(grad_y), rows = as_matrix(x);
-  math::product("linear",
-                {.m = grad_weight.size(0),
-                 .n = grad_weight.size(1),
-                 .k = rows.size(0),
-                 .accumulate = accumulate},
-                matrix(g, true), matrix(rows), matrix(grad_weight));
+  math::product("linear", weight_size(rows, accumulate, grad_weight), matrix(g, true), matrix(rows),
+                matrix(grad_weight));
+}
+
+bool linear_backward_weight_and_bias(const Tensor& grad_y, const Tensor& x, bool accumulate,
+                                     const Tensor& grad_weight, const Tensor& grad_bias) {
+  const Tensor g = as_matrix(grad_y), rows = as_matrix(x);
+  return math::product_with_row_sums("linear", weight_size(rows, accumulate, grad_weight),
+                                     matrix(g, true), matrix(rows), matrix(grad_weight), grad_bias);
 }
 
 void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {

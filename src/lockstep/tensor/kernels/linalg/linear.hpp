@@ -21,6 +21,12 @@ void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accu
 void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
                             const Tensor& grad_weight);
 
+/// The same and grad_bias = the sum of grad_y's rows, in one product. Returns false and does
+/// nothing where it takes two: math::product_with_row_sums says where.
+[[nodiscard]] bool linear_backward_weight_and_bias(const Tensor& grad_y, const Tensor& x,
+                                                   bool accumulate, const Tensor& grad_weight,
+                                                   const Tensor& grad_bias);
+
 /// grad_bias (+)= the sum of grad_y's rows, of f32 for 16 bits, in which grad_bias may be, too.
 void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias);
 
