@@ -5,6 +5,7 @@
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/linear_gradients.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
@@ -26,29 +27,21 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
   explicit InProjectionNode(Operands operands) : operands_(std::move(operands)) {}
 
   void backward(std::span<const Tensor> grad_outputs) override {
-    const auto each_third = [&](int parameter, const auto& add) {
-      const GradTarget target = grad_target(parameter);
-      for (int i = 0; target.wanted && i < 3; ++i) {
-        const Tensor& gradient = grad_outputs[static_cast<std::size_t>(i)];
-        const Tensor part = third(target.tensor, i);
-        if (gradient.defined()) {
-          add(i, gradient, target.accumulate, part);
-        } else if (!target.accumulate) {
-          part.zero();
-        }
-      }
-    };
-    each_third(4, [](int, const Tensor& gradient, bool accumulate, const Tensor& part) {
-      linear_backward_bias(gradient, accumulate, part);
-    });
+    const GradTarget bias = grad_target(4), weight = grad_target(3);
     std::array<Tensor, 3> g;
     for (std::size_t i = 0; i < 3; ++i) {
-      if (grad_outputs[i].defined()) g[i] = grad_outputs[i].to(operands_[i].dtype());
+      const auto part = [i](const GradTarget& of) {
+        return GradTarget{of.wanted, of.accumulate, third(of.tensor, static_cast<std::int64_t>(i))};
+      };
+      if (grad_outputs[i].defined()) {
+        g[i] = grad_outputs[i].to(operands_[i].dtype());
+        give_linear_gradients(grad_outputs[i], g[i], operands_[i], part(weight), part(bias));
+        continue;
+      }
+      for (const GradTarget& of : {part(weight), part(bias)}) {
+        if (of.wanted && !of.accumulate) of.tensor.zero();
+      }
     }
-    each_third(3, [&](int i, const Tensor&, bool accumulate, const Tensor& part) {
-      const auto place = static_cast<std::size_t>(i);
-      linear_backward_weight(g[place], operands_[place], accumulate, part);
-    });
     for (int i = 0; i < 3; ++i) {
       const Tensor& gradient = g[static_cast<std::size_t>(i)];
       if (!gradient.defined()) continue;

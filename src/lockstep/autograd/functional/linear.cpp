@@ -4,6 +4,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/expand.hpp>
+#include <lockstep/autograd/linear_gradients.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
@@ -34,13 +35,9 @@ class LinearNode : public PooledNode<LinearNode> {
   LinearNode(Tensor x, Tensor weight) : x_(std::move(x)), weight_(std::move(weight)) {}
 
   void backward(const Tensor& grad_output) override {
-    if (const auto bias = grad_target(2); bias.wanted) {
-      linear_backward_bias(grad_output, bias.accumulate, bias.tensor);
-    }
     const Tensor g = grad_output.to(x_.dtype());
-    if (const auto weight = grad_target(1); weight.wanted) {
-      linear_backward_weight(g, x_, weight.accumulate, weight.tensor);
-    }
+    const GradTarget bias = grad_target(2), weight = grad_target(1);
+    give_linear_gradients(grad_output, g, x_, weight, bias);
     if (const auto x = grad_target(0); x.wanted) {
       linear_backward_input(g, weight_, x.accumulate, x.tensor);
     }
