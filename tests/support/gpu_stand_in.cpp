@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <type_traits>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace lockstep::test {
 namespace {
 
 std::atomic<int> plans_made = 0, plans_run = 0, attentions_run = 0, narrow_convolutions_run = 0,
-                 convolutions_with_channels_last = 0;
+                 convolutions_with_channels_last = 0, products_run_with_gelu = 0;
 
 using math::Attention;
 using math::AttentionPass;
@@ -31,6 +32,21 @@ double element(const ColumnMajorProduct::Matrix& m, const void* data, std::int64
   const auto* const matrix = static_cast<const T*>(data) + number * m.batch;
   return static_cast<double>(m.transposed ? matrix[column + row * m.stride]
                                           : matrix[row + column * m.stride]);
+}
+
+bool is_of_gelu(const ColumnMajorProduct& p) {
+  return p.epilogue == Epilogue::add_bias_gelu || p.epilogue == Epilogue::gelu_slope;
+}
+
+struct GeluAt {
+  double value, slope;
+};
+/// By tanh, as libraries compute it.
+GeluAt gelu(double x) {
+  const double factor = std::sqrt(2 / std::numbers::pi);
+  const double t = std::tanh(factor * (x + 0.044715 * x * x * x));
+  const double inner = factor * (1 + 3 * 0.044715 * x * x);
+  return {0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner};
 }
 
 /// T is the type of the operands, C that of the result.
@@ -51,7 +67,18 @@ void multiply(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
           sum +=
               element<T>(p.left, at.left, i, row, t) * element<T>(p.right, at.right, i, t, column);
         }
-        if (p.epilogue == Epilogue::add_bias) sum += static_cast<double>(vector[row]);
+        if (p.epilogue == Epilogue::add_bias || p.epilogue == Epilogue::add_bias_gelu) {
+          sum += static_cast<double>(vector[row]);
+        }
+        if (is_of_gelu(p)) {
+          C& second = static_cast<C*>(at.second)[row + column * p.second.stride];
+          if (p.epilogue == Epilogue::gelu_slope) {
+            sum *= gelu(static_cast<double>(second)).slope;
+          } else {
+            second = static_cast<C>(static_cast<SumOf<T>>(sum));
+            sum = gelu(sum).value;
+          }
+        }
         to = static_cast<C>(static_cast<SumOf<T>>(sum));
       }
     }
@@ -264,6 +291,9 @@ class LatePlan final : public math::Plan<Addresses> {
   void run(const char* /*name*/, const Addresses& at, void* workspace,
            const Stream& stream) override {
     ++plans_run;
+    if constexpr (std::is_same_v<Problem, ColumnMajorProduct>) {
+      if (is_of_gelu(problem_)) ++products_run_with_gelu;
+    }
     if constexpr (std::is_same_v<Problem, Attention>) ++attentions_run;
     if constexpr (std::is_same_v<Problem, Convolution>) {
       if (is_half(problem_.dtype)) ++narrow_convolutions_run;
@@ -291,6 +321,7 @@ class PlainLoops final : public math::DeviceMath {
         (product.epilogue == Epilogue::add_bias && product.rows % 2 == 1) ||
         (product.epilogue == Epilogue::sum_right && product.columns % 2 == 1);
     if (has_odd_vector) return nullptr;
+    if (is_of_gelu(product) && product.terms % 2 == 1) return nullptr;
     return std::make_unique<LatePlan<ColumnMajorProduct, math::ProductAddresses>>(product);
   }
   [[nodiscard]] std::unique_ptr<math::ConvolutionPlan> plan(const char* /*name*/,
@@ -325,6 +356,7 @@ int GpuStandIn::plans() { return plans_made; }
 int GpuStandIn::runs() { return plans_run; }
 int GpuStandIn::attentions() { return attentions_run; }
 int GpuStandIn::narrow_convolutions() { return narrow_convolutions_run; }
+int GpuStandIn::products_with_gelu() { return products_run_with_gelu; }
 int GpuStandIn::channels_last() { return convolutions_with_channels_last; }
 
 }  // namespace lockstep::test

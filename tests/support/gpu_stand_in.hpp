@@ -10,8 +10,10 @@ class GpuStandIn {
  public:
   GpuStandIn();
 
-  [[nodiscard]] static int plans();       ///< made so far
-  [[nodiscard]] static int runs();        ///< calls of them so far
+  [[nodiscard]] static int plans();  ///< made so far
+  [[nodiscard]] static int runs();   ///< calls of them so far
+  /// Products with gelu or its slope among these calls. It lacks those of an odd number of terms.
+  [[nodiscard]] static int products_with_gelu();
   [[nodiscard]] static int attentions();  ///< passes of attention among these calls
   /// Passes of convolutions in 16 bits among them. Those with a dilation along the first spatial
   /// dimension it lacks.

@@ -1,13 +1,19 @@
 #include <lockstep/autograd/functional/linear.hpp>
 
+#include <algorithm>
+#include <array>
+
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/linear_gradients.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/autograd/trilinear.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
@@ -64,6 +70,39 @@ class LinearNode : public PooledNode<LinearNode> {
   Tensor x_, weight_;
 };
 
+/// linear(gelu(pre), weight, bias) of 16 bits, where gelu(pre) is there already.
+class GeluLinearNode : public PooledNode<GeluLinearNode> {
+ public:
+  static constexpr bool reads_outputs = false;
+
+  /// The operands as multiplied.
+  GeluLinearNode(Tensor hidden, Tensor weight)
+      : hidden_(std::move(hidden)), weight_(std::move(weight)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Tensor g = grad_output.to(hidden_.dtype());
+    const GradTarget bias = grad_target(2), weight = grad_target(1);
+    give_linear_gradients(grad_output, g, hidden_, weight, bias);
+    const auto pre = grad_target(0);
+    if (!pre.wanted) return;
+    const Tensor& before = input(0).data();
+    if (!pre.accumulate && gelu_linear_backward_input(g, weight_, before, pre.tensor)) return;
+    const Tensor of_hidden = Tensor::empty_like(hidden_);
+    linear_backward_input(g, weight_, false, of_hidden);
+    gelu_backward(of_hidden, before, Gelu::tanh, pre.accumulate, pre.tensor);
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([](std::span<const Variable> inputs) {
+      const auto wide = [&](std::size_t i) { return to(inputs[i], DType::f32); };
+      return to(linear(gelu(wide(0), Gelu::tanh), wide(1), wide(2)), inputs[0].data().dtype());
+    });
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "linear"; }
+
+ private:
+  Tensor hidden_, weight_;
+};
+
 /// `evaluate(x, weight, bias, y)` computes y. x and weight have one dtype; a bias has it too, or is
 /// f32 beside 16 bits, and y is of the bias's. Under Autocast each is f32 or of its type, and y has
 /// 16 bits.
@@ -100,19 +139,65 @@ Variable linear_by(const Variable& x, const Variable& weight, const Variable& bi
   return record_linear(x, weight, bias, evaluate);
 }
 
+void count_product(const Tensor& y, const Tensor& weight) {
+  count_flops(2 * y.numel() * weight.shape()[1]);
+}
+
+/// Whether a GPU multiplies all in one 16-bit type.
+bool multiplies_16_bits(const Variable& x, const std::array<const Variable*, 4>& parameters) {
+  if (!math::device_math(x.data().device())) return false;
+  const DType dtype = x.data().dtype();
+  const bool is_alike = is_half(dtype) && std::ranges::all_of(parameters, [&](const Variable* p) {
+                          return p->data().dtype() == dtype;
+                        });
+  return is_alike ||
+         are_autocast_operands(x, *parameters[0], *parameters[1], *parameters[2], *parameters[3]);
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   return linear_by(x, weight, bias,
                    [](const Tensor& rows, const Tensor& matrix, const Tensor& b, Tensor& y) {
                      linear_forward(rows, matrix, b, y);
-                     count_flops(2 * y.numel() * matrix.shape()[1]);
+                     count_product(y, matrix);
                    });
 }
 
 Variable linear_without_values(const Variable& x, const Variable& weight, const Variable& bias) {
   return linear_by(x, weight, bias,
                    [](const Tensor&, const Tensor&, const Tensor&, Tensor& y) { y.zero(); });
+}
+
+Variable linear_gelu_linear(const Variable& x, const Variable& weight1, const Variable& bias1,
+                            const Variable& weight2, const Variable& bias2, bool with_values) {
+  if (!multiplies_16_bits(x, {&weight1, &bias1, &weight2, &bias2})) {
+    const Variable hidden = gelu(linear(x, weight1, bias1), Gelu::tanh);
+    return with_values ? linear(hidden, weight2, bias2)
+                       : linear_without_values(hidden, weight2, bias2);
+  }
+  Tensor hidden;
+  const Variable pre =
+      linear_by(x, weight1, bias1,
+                [&](const Tensor& rows, const Tensor& matrix, const Tensor& bias, const Tensor& y) {
+                  hidden = Tensor::empty_like(y);
+                  if (!linear_gelu_forward(rows, matrix, bias, y, hidden)) {
+                    linear_forward(rows, matrix, bias, y);
+                    gelu_forward(y, Gelu::tanh, hidden);
+                  }
+                  count_product(y, matrix);
+                });
+  Tensor matrix = product_operand(weight2.data());
+  const Tensor bias = bias2.data().to(hidden.dtype());
+  Tensor y = Tensor::empty(linear_shape(hidden, matrix, bias), hidden.dtype(), hidden.device());
+  if (with_values) {
+    linear_forward(hidden, matrix, bias, y);
+    count_product(y, matrix);
+  } else {
+    y.zero();
+  }
+  return record<GeluLinearNode>(std::move(y), {&pre, &weight2, &bias2}, std::move(hidden),
+                                std::move(matrix));
 }
 
 }  // namespace lockstep

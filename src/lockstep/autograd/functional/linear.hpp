@@ -12,4 +12,12 @@ namespace lockstep {
 [[nodiscard]] Variable linear_without_values(const Variable& x, const Variable& weight,
                                              const Variable& bias);
 
+/// linear(gelu(linear(x, weight1, bias1)), weight2, bias2), with gelu by tanh; both biases defined.
+/// On a GPU, of 16 bits (of variables, or under Autocast), gelu and its slope are computed by the
+/// products before and behind, from sums that are not rounded. The same for backward alone if
+/// `with_values` is false: the result's values are 0.
+[[nodiscard]] Variable linear_gelu_linear(const Variable& x, const Variable& weight1,
+                                          const Variable& bias1, const Variable& weight2,
+                                          const Variable& bias2, bool with_values = true);
+
 }  // namespace lockstep

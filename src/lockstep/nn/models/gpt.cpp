@@ -15,6 +15,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/expect.hpp>
+#include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/embedding.hpp>
@@ -27,6 +28,7 @@
 #include <lockstep/nn/sliced_sequence.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
 namespace lockstep::nn {
@@ -129,14 +131,23 @@ class GptMlp : public Module {
             "c_proj", projection(4 * options.width, options.width, residual_spread(options)))),
         dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
 
-  Variable forward(const Variable& x) override { return (*dropout_)((*c_proj_)(hidden(x))); }
+  Variable forward(const Variable& x) override { return (*dropout_)(projected(x, true)); }
   /// For backward only: the values of the result are not needed.
-  Variable forward_again(const Variable& x) {
-    return (*dropout_)(c_proj_->forward_without_values(hidden(x)));
-  }
+  Variable forward_again(const Variable& x) { return (*dropout_)(projected(x, false)); }
 
  private:
-  [[nodiscard]] Variable hidden(const Variable& x) { return gelu((*c_fc_)(x), Gelu::tanh); }
+  [[nodiscard]] Variable projected(const Variable& x, bool with_values) {
+    if (is_fused(x)) {
+      return linear_gelu_linear(x, c_fc_->weight(), c_fc_->bias(), c_proj_->weight(),
+                                c_proj_->bias(), with_values);
+    }
+    const Variable hidden = gelu((*c_fc_)(x), Gelu::tanh);
+    return with_values ? (*c_proj_)(hidden) : c_proj_->forward_without_values(hidden);
+  }
+  [[nodiscard]] bool is_fused(const Variable& x) const {
+    return math::device_math(x.data().device()) && !ForwardHook::is_on_parts_of(*this) &&
+           c_fc_->partition() == nullptr && c_proj_->partition() == nullptr;
+  }
 
   std::shared_ptr<Linear> c_fc_, c_proj_;
   std::shared_ptr<Dropout> dropout_;

@@ -36,7 +36,7 @@ ColumnMajorProduct::Matrix matrix(const Matrices& m, std::int64_t rows, std::int
 
 ColumnMajorProduct column_major(const char* name, const ProductSize& size, const Matrices& a,
                                 const Matrices& b, const Matrices& c, Epilogue epilogue,
-                                const Tensor& vector) {
+                                const Tensor& vector, const Matrices* second) {
   ColumnMajorProduct p{.operands = a.tensor.dtype(),
                        .sums = c.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32,
                        .results = c.tensor.dtype(),
@@ -53,6 +53,7 @@ ColumnMajorProduct column_major(const char* name, const ProductSize& size, const
   if (vector.defined()) {
     p.vector_alignment = power_of_2_in(reinterpret_cast<std::uintptr_t>(vector.kernel_data()));
   }
+  if (second != nullptr) p.second = matrix(*second, size.m, size.n);
   for (const std::int64_t extent :
        {p.rows, p.columns, p.terms, p.count, p.left.stride, p.right.stride, p.result.stride}) {
     if (extent <= std::numeric_limits<std::int32_t>::max()) continue;

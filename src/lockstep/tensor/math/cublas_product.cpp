@@ -30,6 +30,23 @@ cudaDataType type_of(DType dtype) {
   }
 }
 
+/// BGRADB sums the library's B, the right matrix. The library's gelu is by tanh.
+cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::add_bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::add_bias_gelu:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::gelu_slope:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::sum_right:
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case Epilogue::none:
+      break;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 /// Throws if a call fails: Error while the plan is made, DeviceError later.
 class Check {
  public:
@@ -86,6 +103,7 @@ class CublasPlan final : public ProductPlan {
     const CudaDeviceScope here(device_.index);
     const Check check(name, product_, device_, true);
     if (has_vector()) set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.vector);
+    if (has_second()) set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.second);
     // Factors have the type of the sums and are read by the host.
     const double factors[] = {1.0, product_.accumulate ? 1.0 : 0.0};
     const float short_factors[] = {1.0F, product_.accumulate ? 1.0F : 0.0F};
@@ -98,7 +116,13 @@ class CublasPlan final : public ProductPlan {
   }
 
  private:
-  [[nodiscard]] bool has_vector() const noexcept { return product_.epilogue != Epilogue::none; }
+  [[nodiscard]] bool has_vector() const noexcept {
+    return product_.epilogue != Epilogue::none && product_.epilogue != Epilogue::gelu_slope;
+  }
+  [[nodiscard]] bool has_second() const noexcept {
+    return product_.epilogue == Epilogue::add_bias_gelu ||
+           product_.epilogue == Epilogue::gelu_slope;
+  }
 
   template <class Value>
   void set(const Check& check, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
@@ -118,15 +142,20 @@ class CublasPlan final : public ProductPlan {
     };
     set(check, CUBLASLT_MATMUL_DESC_TRANSA, operation(product_.left));
     set(check, CUBLASLT_MATMUL_DESC_TRANSB, operation(product_.right));
-    if (!has_vector()) return;
-    // BGRADB sums the library's B, the right matrix.
-    set(check, CUBLASLT_MATMUL_DESC_EPILOGUE,
-        product_.epilogue == Epilogue::add_bias ? CUBLASLT_EPILOGUE_BIAS
-                                                : CUBLASLT_EPILOGUE_BGRADB);
-    set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.results));
-    // Heuristics use only the alignment of the address.
-    set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-        reinterpret_cast<const void*>(static_cast<std::uintptr_t>(product_.vector_alignment)));
+    set(check, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product_.epilogue));
+    // Heuristics use only the alignment of addresses.
+    const auto aligned_to = [](int bytes) {
+      return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(bytes));
+    };
+    if (has_vector()) {
+      set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.results));
+      set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_to(product_.vector_alignment));
+    }
+    if (has_second()) {
+      set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(product_.results));
+      set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product_.second.stride);
+      set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned_to(product_.second.alignment));
+    }
   }
 
   /// `rows` and `columns` as the product uses them.
@@ -160,10 +189,11 @@ class CublasPlan final : public ProductPlan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product_.left.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product_.right.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product_.result.alignment));
-    // The vector has no preference of its own: the result's holds for both.
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-           alignment(has_vector() ? std::min(product_.result.alignment, product_.vector_alignment)
-                                  : product_.result.alignment));
+    // The epilogue's operands have no preference of their own: the result's holds for all.
+    int of_results = product_.result.alignment;
+    if (has_vector()) of_results = std::min(of_results, product_.vector_alignment);
+    if (has_second()) of_results = std::min(of_results, product_.second.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(of_results));
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -172,7 +202,7 @@ class CublasPlan final : public ProductPlan {
       status = count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
     }
     // Without the epilogue, any error but that of a missing algorithm shows again.
-    if (status != CUBLAS_STATUS_SUCCESS && has_vector()) return;
+    if (status != CUBLAS_STATUS_SUCCESS && product_.epilogue != Epilogue::none) return;
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     has_algorithm_ = true;
     algorithm_ = found.algo;

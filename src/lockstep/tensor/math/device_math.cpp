@@ -70,12 +70,14 @@ std::string describe(const ColumnMajorProduct& p) {
   std::string text = matrix("c", p.columns, p.rows, false);
   text += (p.accumulate ? " += " : " = ") + matrix("a", p.columns, p.terms, p.right.transposed) +
           " " + matrix("b", p.terms, p.rows, p.left.transposed);
-  if (p.epilogue == Epilogue::add_bias) text += " + bias";
+  if (p.epilogue == Epilogue::add_bias || p.epilogue == Epilogue::add_bias_gelu) text += " + bias";
   text += " of " + std::string(name_of(p.operands));
   if (p.sums != p.operands) text += ", sums in " + std::string(name_of(p.sums));
   if (p.results != p.sums) text += ", rounded to " + std::string(name_of(p.results));
   if (p.tf32) text += ", in TF32";
   if (p.epilogue == Epilogue::sum_right) text += ", with sums of a's rows";
+  if (p.epilogue == Epilogue::add_bias_gelu) text += ", and its gelu";
+  if (p.epilogue == Epilogue::gelu_slope) text += ", times a slope of gelu";
   if (p.count != 1) text += ", " + std::to_string(p.count) + " times";
   return text;
 }

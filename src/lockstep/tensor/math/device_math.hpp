@@ -15,11 +15,13 @@
 
 namespace lockstep::math {
 
-/// What one product does besides, with a vector of the results' dtype.
+/// What one product does besides, with a vector or a second matrix of the results' dtype.
 enum class Epilogue : std::uint8_t {
   none,
-  add_bias,   ///< adds vector[rows] to each column of the result
-  sum_right,  ///< overwrites vector[columns] with sums of the right matrix over the terms
+  add_bias,       ///< adds vector[rows] to each column of the result
+  add_bias_gelu,  ///< the same into second[rows,columns]; the result is gelu of it, by tanh
+  gelu_slope,     ///< multiplies the result by the slope of gelu, by tanh, at second[rows,columns]
+  sum_right,      ///< overwrites vector[columns] with sums of the right matrix over the terms
 };
 
 /// A stack of products in the terms of the BLAS, whose matrices are column-major:
@@ -34,20 +36,21 @@ struct ColumnMajorProduct {
   };
 
   DType operands = DType::f32, sums = DType::f32;
-  DType results = DType::f32;  ///< of the result, the old values that it adds to, and the vector
+  DType results = DType::f32;  ///< of the result, what it adds to, and the epilogue's operands
   bool tf32 = false;           ///< units for TF32 may multiply operands of f32
   std::int64_t rows = 0, columns = 0, terms = 0, count = 1;
   Matrix left, right, result;
   bool accumulate = false;
   Epilogue epilogue = Epilogue::none;
   int vector_alignment = 0;  ///< bytes, a power of 2
+  Matrix second;             ///< the epilogue's, as the result
   friend bool operator==(const ColumnMajorProduct&, const ColumnMajorProduct&) = default;
 };
 
-/// The addresses of the matrices of one product, and of its epilogue's vector, if it has one.
+/// The addresses of the matrices of one product, and of its epilogue's operands, if it has them.
 struct ProductAddresses {
   const void *left, *right;
-  void *result, *vector;
+  void *result, *vector, *second = nullptr;
 };
 
 enum class ConvolutionPass : std::uint8_t { forward, backward_input, backward_weight };

@@ -106,8 +106,9 @@ const std::byte* address(const Matrices& m) {
 }
 
 ProductAddresses addresses(const Matrices& a, const Matrices& b, const Matrices& c,
-                           const Tensor& vector) {
-  return {address(b), address(a), const_cast<std::byte*>(address(c)), vector.kernel_data()};
+                           const Tensor& vector, const Matrices* second = nullptr) {
+  return {address(b), address(a), const_cast<std::byte*>(address(c)), vector.kernel_data(),
+          second != nullptr ? const_cast<std::byte*>(address(*second)) : nullptr};
 }
 
 void run_product(DeviceMath& math, const char* name, const ProductSize& size, const Matrices& a,
@@ -164,6 +165,26 @@ void expect_dtypes(const char* name, const Matrices& a, const Matrices& b, const
                    "both f32 for operands of 16 bits");
 }
 
+/// One call of a GPU's library with an epilogue of gelu, or false.
+bool product_of_gelu(const char* name, const ProductSize& size, const Matrices& a,
+                     const Matrices& b, const Matrices& pre, const Matrices& c, Epilogue epilogue,
+                     const Tensor& bias) {
+  const Device device = a.tensor.device();
+  DeviceMath* const gpu = device_math(device);
+  if (gpu == nullptr) return false;
+  expect_dtypes(name, a, b, c, bias);
+  static_cast<void>(
+      lockstep::detail::common_device(name, {&a.tensor, &b.tensor, &c.tensor, &pre.tensor, &bias}));
+  const DType dtype = a.tensor.dtype();
+  const bool is_empty = size.m == 0 || size.n == 0 || size.k == 0;
+  if (!is_half(dtype) || c.tensor.dtype() != dtype || pre.tensor.dtype() != dtype || is_empty ||
+      size.n % 8 != 0) {
+    return false;
+  }
+  return run(*gpu, name, column_major(name, size, a, b, c, epilogue, bias, &pre),
+             addresses(a, b, c, bias, &pre), device);
+}
+
 }  // namespace
 
 void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
@@ -203,6 +224,17 @@ bool product_with_row_sums(const char* name, const ProductSize& size, const Matr
   if (!sums_in_f32 || row_sums.dtype() != result || rounds || is_empty) return false;
   const ColumnMajorProduct p = column_major(name, size, a, b, c, Epilogue::sum_right, row_sums);
   return !p.tf32 && run(*gpu, name, p, addresses(a, b, c, row_sums), device);
+}
+
+bool product_with_gelu(const char* name, const ProductSize& size, const Matrices& a,
+                       const Matrices& b, const Matrices& pre, const Matrices& c,
+                       const Tensor& bias) {
+  return product_of_gelu(name, size, a, b, pre, c, Epilogue::add_bias_gelu, bias);
+}
+
+bool product_with_gelu_slope(const char* name, const ProductSize& size, const Matrices& a,
+                             const Matrices& b, const Matrices& pre, const Matrices& c) {
+  return product_of_gelu(name, size, a, b, pre, c, Epilogue::gelu_slope, {});
 }
 
 }  // namespace lockstep::math

@@ -45,13 +45,26 @@ void product(const char* name, const ProductSize& size, const Matrices& a, const
                                          const Matrices& a, const Matrices& b, const Matrices& c,
                                          const Tensor& row_sums);
 
+/// Of one matrix each (size.count is 1, nothing accumulates), all five of one 16-bit type:
+/// pre = a b + bias[n] and c = gelu(pre), by tanh, of the sums before they are rounded. Returns
+/// false and does nothing unless one call of a GPU's library computes both: not on the host, nor
+/// where an extent is 0 or n no multiple of 8. On a GPU throws as product() does.
+[[nodiscard]] bool product_with_gelu(const char* name, const ProductSize& size, const Matrices& a,
+                                     const Matrices& b, const Matrices& pre, const Matrices& c,
+                                     const Tensor& bias);
+/// The same of c = (a b) times the slope of gelu at pre.
+[[nodiscard]] bool product_with_gelu_slope(const char* name, const ProductSize& size,
+                                           const Matrices& a, const Matrices& b,
+                                           const Matrices& pre, const Matrices& c);
+
 /// The product of column-major matrices that these are for a library that sums in `sums`: as
 /// row-major c is the transpose of column-major c, and (a b)^T = b^T a^T, left is b and right a.
-/// `vector` is the epilogue's: a bias[n], or sums[m] of a's rows. Throws ShapeError where an
-/// extent, a stride or the count is not below 2^31.
+/// `vector` is the epilogue's: a bias[n], or sums[m] of a's rows. `second` is its matrix, as c.
+/// Throws ShapeError where an extent, a stride or the count is not below 2^31.
 [[nodiscard]] ColumnMajorProduct column_major(const char* name, const ProductSize& size,
                                               const Matrices& a, const Matrices& b,
                                               const Matrices& c, Epilogue epilogue = Epilogue::none,
-                                              const Tensor& vector = {});
+                                              const Tensor& vector = {},
+                                              const Matrices* second = nullptr);
 
 }  // namespace lockstep::math

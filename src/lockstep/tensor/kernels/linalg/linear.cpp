@@ -87,6 +87,22 @@ void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, c
                 matrix(weight, true), matrix(out), bias);
 }
 
+bool linear_gelu_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& pre, const Tensor& y) {
+  const Tensor rows = as_matrix(x), before = as_matrix(pre), out = as_matrix(y);
+  return math::product_with_gelu("linear", {.m = out.size(0), .n = out.size(1), .k = rows.size(1)},
+                                 matrix(rows), matrix(weight, true), matrix(before), matrix(out),
+                                 bias);
+}
+
+bool gelu_linear_backward_input(const Tensor& grad_y, const Tensor& weight, const Tensor& pre,
+                                const Tensor& grad_pre) {
+  const Tensor g = as_matrix(grad_y), before = as_matrix(pre), to = as_matrix(grad_pre);
+  return math::product_with_gelu_slope("linear",
+                                       {.m = to.size(0), .n = to.size(1), .k = weight.size(0)},
+                                       matrix(g), matrix(weight), matrix(before), matrix(to));
+}
+
 void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accumulate,
                            const Tensor& grad_x) {
   const Tensor g = as_matrix(grad_y), to = as_matrix(grad_x);

@@ -13,6 +13,16 @@ namespace lockstep {
 /// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined).
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 
+// Parts of linear(gelu(linear(x))), by tanh, in one product each. All tensors are of one 16-bit
+// type. They return false and do nothing where it takes more: math::product_with_gelu says where.
+
+/// pre[..., out] = x weight^T + bias, and y = gelu(pre) of the sums before they are rounded.
+[[nodiscard]] bool linear_gelu_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                       const Tensor& pre, const Tensor& y);
+/// grad_pre = grad_y weight times the slope of gelu at pre.
+[[nodiscard]] bool gelu_linear_backward_input(const Tensor& grad_y, const Tensor& weight,
+                                              const Tensor& pre, const Tensor& grad_pre);
+
 /// grad_x (+)= grad_y weight.
 void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accumulate,
                            const Tensor& grad_x);
