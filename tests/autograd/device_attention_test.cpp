@@ -98,11 +98,28 @@ TEST_P(DeviceAttention, AddsToAGradientByProducts) {
   });
 }
 
-TEST_P(DeviceAttention, WithAMaskIsComputedByProducts) {
-  expect("a padding mask", 0, [](const Variable& x) {
+/// The first five keys of the first sample, and all of the second.
+Tensor hidden_keys(Device device) {
+  const Tensor hidden = Tensor::zeros({2, 24});
+  hidden[0].slice(0, 5).fill(1);
+  hidden[1].fill(1);
+  return hidden.to(DType::boolean).to(device);
+}
+
+TEST_P(DeviceAttention, HidesPaddedKeysInTheLibrarysCall) {
+  for (const bool causal : {false, true}) {
+    expect("a padding mask", 2, [=](const Variable& x) {
+      AttentionOptions options{.causal = causal};
+      options.key_padding_mask = hidden_keys(x.data().device());
+      return self_attention(x, num_heads, options);
+    });
+  }
+}
+
+TEST_P(DeviceAttention, WithAMaskOfItsOwnForEachQueryIsComputedByProducts) {
+  expect("a mask", 0, [](const Variable& x) {
     AttentionOptions options;
-    options.key_padding_mask =
-        Tensor::zeros({2, 24}, DType::f32).to(DType::boolean).to(x.data().device());
+    options.mask = Tensor::full({24, 24}, 1, DType::boolean, x.data().device());
     return self_attention(x, num_heads, options);
   });
 }

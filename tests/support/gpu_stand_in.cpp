@@ -199,18 +199,31 @@ double rounded(double x) {
   return static_cast<double>(T(static_cast<float>(x)));
 }
 
+/// The biases of a sample's keys.
+struct KeyBias {
+  const float* data;
+
+  KeyBias(const Attention& a, const math::AttentionAddresses& at, std::int64_t b)
+      : data(a.key_bias_row == 0 ? nullptr
+                                 : static_cast<const float*>(at.key_bias) + b * a.key_bias_row) {}
+  double operator()(std::int64_t key) const {
+    return data == nullptr ? 0.0 : static_cast<double>(data[key]);
+  }
+};
+
 template <class T>
 void attend(const Attention& a, const math::AttentionAddresses& at, std::int64_t b,
             std::int64_t h) {
   const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, h), v(at.v, a.v, b, h);
   const Rows<T> out(at.out, a.out, b, h);
+  const KeyBias bias(a, at, b);
   float* const log_sums = static_cast<float*>(at.log_sum) + (b * a.heads + h) * a.queries;
   for (std::int64_t t = 0; t < a.queries; ++t) {
     const std::int64_t seen = a.causal ? std::min(t + 1, a.keys) : a.keys;
     std::vector<double> p(static_cast<std::size_t>(seen));
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
     for (std::int64_t s = 0; s < seen; ++s) {
-      const double score = a.scale * dot(q, t, k, s, a.width);
+      const double score = a.scale * dot(q, t, k, s, a.width) + bias(s);
       p[static_cast<std::size_t>(s)] = score;
       largest = std::max(largest, score);
     }
@@ -231,6 +244,7 @@ void attend_backward(const Attention& a, const math::AttentionAddresses& at, std
                      std::int64_t h) {
   const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, h), v(at.v, a.v, b, h);
   const Rows<const T> out(at.out, a.out, b, h), grad_out(at.grad_out, a.grad_out, b, h);
+  const KeyBias bias(a, at, b);
   const auto* const log_sums =
       static_cast<const float*>(at.log_sum) + (b * a.heads + h) * a.queries;
   const auto zeros = [&](std::int64_t rows) {
@@ -243,8 +257,8 @@ void attend_backward(const Attention& a, const math::AttentionAddresses& at, std
   for (std::int64_t t = 0; t < a.queries; ++t) {
     const double common = dot(grad_out, t, out, t, a.width);
     for (std::int64_t s = 0; s < (a.causal ? std::min(t + 1, a.keys) : a.keys); ++s) {
-      const double p =
-          std::exp(a.scale * dot(q, t, k, s, a.width) - static_cast<double>(log_sums[t]));
+      const double score = a.scale * dot(q, t, k, s, a.width) + bias(s);
+      const double p = std::exp(score - static_cast<double>(log_sums[t]));
       const double ds = rounded<T>(p * (dot(grad_out, t, v, s, a.width) - common));
       for (std::int64_t c = 0; c < a.width; ++c) {
         dv[place(s, c)] += rounded<T>(p) * static_cast<double>(grad_out(t, c));

@@ -213,6 +213,9 @@ TEST(AttentionDescription, TellsSizesAndType) {
   math::Attention a{.batch = 2, .heads = 12, .queries = 1024, .keys = 1024, .width = 64};
   a.causal = true;
   EXPECT_EQ(describe(a), "forward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal");
+  a.key_bias_row = 1024;
+  EXPECT_EQ(describe(a),
+            "forward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal, with a key bias");
   math::Attention other{.pass = math::AttentionPass::backward, .dtype = DType::f16};
   other.batch = other.heads = other.queries = other.keys = other.width = 1;
   EXPECT_EQ(describe(other), "backward of q[1, 1, 1, 1] to 1 key of f16");

@@ -171,6 +171,17 @@ TEST_P(MathOn, AttentionOf16BitsIsThatOfTheTypesPrecisionInF32Rounded) {
   }
 }
 
+/// Hides every third key of sample 0, with the first one, all keys of sample 1, and none of others.
+Tensor padding_of(const AttentionCase& c) {
+  std::vector<double> hidden;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t s = 0; s < c.keys; ++s) {
+      hidden.push_back(b == 1 || (b == 0 && s % 3 == 0) ? 1 : 0);
+    }
+  }
+  return Tensor::from(hidden, {c.batch, c.keys}).to(DType::boolean);
+}
+
 /// Of attention among [B,T,3 E], where the rows of a head lie between those of others.
 struct Packed {
   std::vector<std::vector<double>> tensors;  ///< output, log-sums, packed gradient
@@ -179,13 +190,14 @@ struct Packed {
 
 Packed packed_attention(const AttentionCase& c, DType dtype, Device device) {
   const std::int64_t embed = c.heads * c.width;
-  const AttentionPlan plan{.batch = c.batch,
-                           .heads = c.heads,
-                           .queries = c.queries,
-                           .keys = c.queries,
-                           .width = c.width,
-                           .scale = 1 / std::sqrt(static_cast<double>(c.width)),
-                           .causal = c.causal};
+  AttentionPlan plan{.batch = c.batch,
+                     .heads = c.heads,
+                     .queries = c.queries,
+                     .keys = c.queries,
+                     .width = c.width,
+                     .scale = 1 / std::sqrt(static_cast<double>(c.width)),
+                     .causal = c.causal};
+  if (c.padding) plan.key_padding_mask = padding_of(c).to(device);
   const auto make = [&](std::int64_t width, int seed) {
     const Shape shape{c.batch, c.queries, width};
     return on(device, eighths(shape.numel(), seed), dtype).reshape(shape);
@@ -205,13 +217,16 @@ Packed packed_attention(const AttentionCase& c, DType dtype, Device device) {
   return result;
 }
 
-/// Each element within `tolerance` of the largest expected, or of 1.
+/// Each element within `tolerance` of the largest finite one that is expected, or of 1.
 void expect_near(const std::vector<double>& found, const std::vector<double>& expected,
                  double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
   double largest = 1;
-  for (const double x : expected) largest = std::max(largest, std::abs(x));
+  for (const double x : expected) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
   for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == expected[i]) continue;  // infinite, too
     ASSERT_NEAR(found[i], expected[i], tolerance * largest) << i;
   }
 }
@@ -229,6 +244,10 @@ std::vector<AttentionCase> packed_cases(bool long_ones) {
     }
     cases.push_back({2, 3, 40, 40, 8, causal});
     cases.push_back({2, 3, 40, 40, 12, causal});
+    for (const std::int64_t length : {77, 2}) {
+      cases.push_back({3, 2, length, length, 64, causal, false, true});
+    }
+    if (long_ones) cases.push_back({3, 2, 1024, 1024, 64, causal, false, true});
   }
   return cases;
 }
@@ -240,7 +259,7 @@ TEST_P(MathOn, PackedAttentionOf16BitsIsThatOfF32RoundedAndTheSameBitsEveryTime)
     for (const auto& [dtype, tolerance] : {std::pair{DType::bf16, 0x1p-6}, {DType::f16, 0x1p-9}}) {
       const std::string name = std::string(name_of(dtype)) + ", length " +
                                std::to_string(c.queries) + ", width " + std::to_string(c.width) +
-                               (c.causal ? ", causal" : "");
+                               (c.causal ? ", causal" : "") + (c.padding ? ", padded" : "");
       SCOPED_TRACE(name);
       const Packed found = packed_attention(c, dtype, device());
       for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -308,7 +327,29 @@ int fused_passes(const FusedCase& options) {
   return test::GpuStandIn::attentions() - before;
 }
 
-TEST(FusedAttention, IsOfOne16BitTypeWithoutMasksAndSums) {
+TEST_P(MathOn, APaddedQueryThatSeesNoKeyGivesZeros) {
+  const AttentionCase c{3, 2, 24, 24, 16, true, false, true};
+  const Packed found = packed_attention(c, DType::bf16, device());
+  EXPECT_TRUE(GetParam() != MathPlace::stand_in || (found.forward_fused && found.backward_fused));
+  const std::int64_t embed = c.heads * c.width;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t t = 0; t < c.queries; ++t) {
+      const bool is_blind = b == 1 || (b == 0 && t == 0);
+      const std::int64_t row = b * c.queries + t;
+      const auto is_zero = [](double x) { return x == 0; };
+      const auto out = found.tensors[0].begin() + row * embed;
+      EXPECT_EQ(std::all_of(out, out + embed, is_zero), is_blind) << b << ", " << t;
+      const auto grad_q = found.tensors[2].begin() + row * 3 * embed;
+      EXPECT_TRUE(!is_blind || std::all_of(grad_q, grad_q + embed, is_zero)) << b << ", " << t;
+      for (std::int64_t h = 0; h < c.heads; ++h) {
+        const auto i = static_cast<std::size_t>((b * c.heads + h) * c.queries + t);
+        EXPECT_EQ(std::isinf(found.tensors[1][i]), is_blind) << b << ", " << t;
+      }
+    }
+  }
+}
+
+TEST(FusedAttention, IsOfOne16BitTypeWithoutAMaskAndSums) {
   const auto expect = [](const char* what, int passes, FusedCase options) {
     EXPECT_EQ(fused_passes(options), passes) << what;
   };
@@ -318,7 +359,9 @@ TEST(FusedAttention, IsOfOne16BitTypeWithoutMasksAndSums) {
   expect("other keys", 2, {.sizes = {2, 2, 24, 40, 16}});
   expect("f32", 0, {.dtype = DType::f32});
   expect("a mask", 0, {.sizes = {2, 2, 24, 24, 16, false, true}});
-  expect("a padding mask", 0, {.sizes = {2, 2, 24, 24, 16, false, false, true}});
+  expect("a padding mask", 2, {.sizes = {2, 2, 24, 24, 16, false, false, true}});
+  expect("causal with a padding mask", 2, {.sizes = {2, 2, 24, 24, 16, true, false, true}});
+  expect("a padding mask of other keys", 2, {.sizes = {2, 2, 24, 41, 16, false, false, true}});
   expect("causal of other keys", 0, {.sizes = {2, 2, 24, 40, 16, true}});
   expect("no samples", 0, {.sizes = {0, 2, 24, 24, 16}});
   expect("a width that the library lacks", 0, {.sizes = {2, 2, 24, 24, 12}});

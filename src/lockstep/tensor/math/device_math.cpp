@@ -104,7 +104,7 @@ std::string describe(const Attention& a) {
   return std::string(a.pass == AttentionPass::forward ? "forward" : "backward") + " of q[" +
          in_words<std::int64_t>(extents, ", ") + "] to " + std::to_string(a.keys) +
          (a.keys == 1 ? " key of " : " keys of ") + std::string(name_of(a.dtype)) +
-         (a.causal ? ", causal" : "");
+         (a.causal ? ", causal" : "") + (a.key_bias_row != 0 ? ", with a key bias" : "");
 }
 
 DeviceMath* device_math(Device device) noexcept {

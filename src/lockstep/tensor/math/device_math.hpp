@@ -81,9 +81,9 @@ struct ConvolutionAddresses {
 
 enum class AttentionPass : std::uint8_t { forward, backward };
 
-/// One pass of attention (kernels/sequence/attention.hpp) to all keys without a mask, in one kernel
-/// or a few: scores are in f32 and never in memory, probabilities are rounded to `dtype` for the
-/// products. Query i sees keys j <= i only, if `causal`.
+/// One pass of attention (kernels/sequence/attention.hpp) to all keys, in one kernel or a few:
+/// scores are in f32 and never in memory, probabilities are rounded to `dtype` for the products.
+/// Query i sees keys j <= i only, if `causal`.
 struct Attention {
   /// Elements between samples, heads and rows of an operand [batch, heads, queries or keys, width],
   /// whose rows are contiguous.
@@ -97,6 +97,9 @@ struct Attention {
   std::int64_t batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
   double scale = 1.0;
   bool causal = false;
+  /// Elements between the rows of a key bias [batch, keys] of f32, which is added to the scaled
+  /// scores of each sample's keys; 0: there is none.
+  std::int64_t key_bias_row = 0;
   int alignment = 0;  ///< bytes, a power of 2 of at most 16: of every row and of the log-sums
   Strides q, k, v, out;
   Strides grad_out, grad_q, grad_k, grad_v;  ///< of backward only
@@ -104,10 +107,10 @@ struct Attention {
 };
 
 /// log_sum[batch, heads, queries] is contiguous, of f32: natural logarithms of the rows' sums of
-/// exp(scale q k^T). Forward writes `out` and `log_sum`; backward reads them, writes the three
-/// gradients and adds to none.
+/// exp(scale q k^T + key_bias); with a log-sum of +inf a row's gradients are 0. Forward writes
+/// `out` and `log_sum`; backward reads them, writes the three gradients and adds to none.
 struct AttentionAddresses {
-  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  const void *q = nullptr, *k = nullptr, *v = nullptr, *key_bias = nullptr;
   void *out = nullptr, *log_sum = nullptr;
   const void* grad_out = nullptr;
   void *grad_q = nullptr, *grad_k = nullptr, *grad_v = nullptr;
@@ -119,7 +122,7 @@ struct AttentionAddresses {
 /// "backward_weight of x[8, 3, 32, 32], weight[16, 3, 3, 3] and y[8, 16, 30, 30] of f32, stride 1 x
 /// 1, padding 0 x 0, dilation 1 x 1, 1 group", or "... of bf16 with channels last, stride ...".
 [[nodiscard]] std::string describe(const Convolution& convolution);
-/// "backward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal".
+/// "backward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal, with a key bias".
 [[nodiscard]] std::string describe(const Attention& attention);
 
 /// How one problem is computed on one device: made once, run again and again by one thread.

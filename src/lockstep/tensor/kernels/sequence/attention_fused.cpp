@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/sequence/attention_key_bias.hpp>
 #include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep::detail {
@@ -12,8 +13,12 @@ namespace {
 
 bool is_fusable(const AttentionPlan& plan) {
   const bool is_empty = plan.batch * plan.heads * plan.queries * plan.keys * plan.width == 0;
-  return !is_empty && !plan.mask.defined() && !plan.key_padding_mask.defined() &&
-         (!plan.causal || plan.queries == plan.keys);
+  return !is_empty && !plan.mask.defined() && (!plan.causal || plan.queries == plan.keys);
+}
+
+/// Undefined without a mask.
+Tensor key_bias_of(const AttentionPlan& plan) {
+  return plan.key_padding_mask.defined() ? key_bias(plan.key_padding_mask) : Tensor();
 }
 
 /// Of one 16-bit type, with log-sums in f32.
@@ -55,6 +60,14 @@ class Part {
     align(reinterpret_cast<std::uintptr_t>(address));
     return address;
   }
+  void add_key_bias(const Tensor& bias) {
+    if (!bias.defined()) return;
+    problem_.key_bias_row = bias.size(1);
+    const auto* const address =
+        static_cast<const float*>(bias.kernel_data()) + begin_ * bias.size(1);
+    align(reinterpret_cast<std::uintptr_t>(address));
+    at_.key_bias = address;
+  }
   void add_forward(const Heads& q, const Heads& k, const Heads& v, const Heads& out) {
     at_.q = add(q, problem_.q);
     at_.k = add(k, problem_.k);
@@ -95,11 +108,15 @@ std::int64_t samples_a_backward(const AttentionPlan& plan) {
 bool attention_forward_fused(const AttentionPlan& plan, const Heads& q, const Heads& k,
                              const Heads& v, const Heads& out, const Tensor& log_sum) {
   if (!is_fusable(plan) || !are_fusable({&q, &k, &v, &out}, log_sum)) return false;
-  static_cast<void>(
-      common_device("attention", {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &log_sum}));
+  static_cast<void>(common_device("attention", {&q.tensor, &k.tensor, &v.tensor, &out.tensor,
+                                                &log_sum, &plan.key_padding_mask}));
+  const Tensor bias = key_bias_of(plan);
   Part all(plan, math::AttentionPass::forward, 0, plan.batch, log_sum);
   all.add_forward(q, k, v, out);
-  return all.run();
+  all.add_key_bias(bias);
+  if (!all.run()) return false;
+  if (bias.defined()) clear_blind_queries(plan, out, log_sum);
+  return true;
 }
 
 bool attention_backward_fused(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
@@ -115,14 +132,17 @@ bool attention_backward_fused(const AttentionPlan& plan, const Heads& grad_out, 
     return false;
   }
   static_cast<void>(common_device(
-      "attention", {&grad_out.tensor, &q.tensor, &k.tensor, &v.tensor, &out.tensor, &log_sum,
-                    &grad_q.heads.tensor, &grad_k.heads.tensor, &grad_v.heads.tensor}));
+      "attention",
+      {&grad_out.tensor, &q.tensor, &k.tensor, &v.tensor, &out.tensor, &log_sum,
+       &grad_q.heads.tensor, &grad_k.heads.tensor, &grad_v.heads.tensor, &plan.key_padding_mask}));
+  const Tensor bias = key_bias_of(plan);
   const std::int64_t together = samples_a_backward(plan);
   for (std::int64_t begin = 0; begin < plan.batch; begin += together) {
     Part part(plan, math::AttentionPass::backward, begin, std::min(together, plan.batch - begin),
               log_sum);
     part.add_forward(q, k, v, out);
     part.add_backward(grad_out, grad_q, grad_k, grad_v);
+    part.add_key_bias(bias);
     if (!part.run()) return false;
   }
   return true;

@@ -6,7 +6,7 @@
 namespace lockstep::detail {
 
 /// Return false where the library has no such attention, or these are not its operands: it takes q,
-/// k, v and out of one 16-bit type without masks, causal only from as many queries as keys; and
+/// k, v and out of one 16-bit type without plan.mask, causal only from as many queries as keys; and
 /// backward all three gradients, of that type too, none of which adds. Then nothing of worth is
 /// written. Arguments and results are those of attention_forward and attention_backward.
 [[nodiscard]] bool attention_forward_fused(const AttentionPlan& plan, const Heads& q,
