@@ -149,6 +149,10 @@ TEST(Attention, NamesTheShapesThatDoNotFit) {
   EXPECT_NE(attend({2, 3, 6, 5}, {2, 3, 6, 5}, {}).find("f32[2, 3, 6, 5]"), std::string::npos);
   EXPECT_NE(attend({2, 3, 6, 4}, {2, 3, 7, 4}, {}).find("f32[2, 3, 7, 4]"), std::string::npos);
   EXPECT_NE(attend({2, 6, 4}, {2, 6, 4}, {}).find("f32[2, 3, 5, 4]"), std::string::npos);
+  for (const std::int64_t heads : {0, 2, 6}) {
+    EXPECT_NE(attend({2, heads, 6, 4}, {2, heads, 6, 4}, {}).find("a divisor of H"),
+              std::string::npos);
+  }
   AttentionOptions options;
   options.mask = Tensor::full({5, 5}, 1, DType::boolean);
   const std::string message = attend({2, 3, 6, 4}, {2, 3, 6, 4}, options);

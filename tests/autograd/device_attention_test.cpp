@@ -82,6 +82,13 @@ TEST_P(DeviceAttention, OfThreeVariablesNeedsAGradientOfItsOwnForEach) {
     };
     return scaled_dot_product_attention(split(0), split(1), split(2), {.causal = true});
   });
+  expect("fewer heads of keys", 2, [](const Variable& x) {
+    const auto query = transpose(reshape(third(x, 0), {2, 24, 4, 8}), 1, 2);
+    const auto split = [&](std::int64_t part) {
+      return transpose(reshape(narrow(third(x, part), 2, 0, 16), {2, 24, 2, 8}), 1, 2);
+    };
+    return scaled_dot_product_attention(query, split(1), split(2), {.causal = true});
+  });
   expect("keys that are the values", 1, [](const Variable& x) {
     const Variable keys = third(x, 1);
     return multi_head_attention(third(x, 0), keys, keys, num_heads);

@@ -55,6 +55,13 @@ TEST(AttentionGradient, OfMaskedOnesAgreesAlsoWhereAQuerySeesNothing) {
   check({2, 1, 6, 3}, {2, 1, 5, 3}, options);
 }
 
+TEST(AttentionGradient, OfFewerHeadsOfKeysIsTheSumOverTheirQueryHeads) {
+  check({2, 6, 4, 3}, {2, 2, 5, 3}, {});
+  AttentionOptions causal;
+  causal.causal = true;
+  check({1, 3, 70, 2}, {1, 1, 70, 2}, causal);
+}
+
 TEST(AttentionGradient, OfOneVariableInSeveralPlacesIsTheSum) {
   expect_gradients(
       [](const std::vector<Variable>& v) { return scaled_dot_product_attention(v[0], v[0], v[0]); },

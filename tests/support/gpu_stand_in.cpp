@@ -214,7 +214,8 @@ struct KeyBias {
 template <class T>
 void attend(const Attention& a, const math::AttentionAddresses& at, std::int64_t b,
             std::int64_t h) {
-  const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, h), v(at.v, a.v, b, h);
+  const std::int64_t group = h / a.group_heads;
+  const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, group), v(at.v, a.v, b, group);
   const Rows<T> out(at.out, a.out, b, h);
   const KeyBias bias(a, at, b);
   float* const log_sums = static_cast<float*>(at.log_sum) + (b * a.heads + h) * a.queries;
@@ -239,34 +240,18 @@ void attend(const Attention& a, const math::AttentionAddresses& at, std::int64_t
   }
 }
 
+/// The query heads of a group, [group * group_heads, (group + 1) * group_heads).
 template <class T>
 void attend_backward(const Attention& a, const math::AttentionAddresses& at, std::int64_t b,
-                     std::int64_t h) {
-  const Rows<const T> q(at.q, a.q, b, h), k(at.k, a.k, b, h), v(at.v, a.v, b, h);
-  const Rows<const T> out(at.out, a.out, b, h), grad_out(at.grad_out, a.grad_out, b, h);
+                     std::int64_t group) {
+  const Rows<const T> k(at.k, a.k, b, group), v(at.v, a.v, b, group);
   const KeyBias bias(a, at, b);
-  const auto* const log_sums =
-      static_cast<const float*>(at.log_sum) + (b * a.heads + h) * a.queries;
   const auto zeros = [&](std::int64_t rows) {
     return std::vector<double>(static_cast<std::size_t>(rows * a.width));
   };
-  std::vector<double> dq = zeros(a.queries), dk = zeros(a.keys), dv = zeros(a.keys);
   const auto place = [&](std::int64_t row, std::int64_t c) {
     return static_cast<std::size_t>(row * a.width + c);
   };
-  for (std::int64_t t = 0; t < a.queries; ++t) {
-    const double common = dot(grad_out, t, out, t, a.width);
-    for (std::int64_t s = 0; s < (a.causal ? std::min(t + 1, a.keys) : a.keys); ++s) {
-      const double score = a.scale * dot(q, t, k, s, a.width) + bias(s);
-      const double p = std::exp(score - static_cast<double>(log_sums[t]));
-      const double ds = rounded<T>(p * (dot(grad_out, t, v, s, a.width) - common));
-      for (std::int64_t c = 0; c < a.width; ++c) {
-        dv[place(s, c)] += rounded<T>(p) * static_cast<double>(grad_out(t, c));
-        dq[place(t, c)] += a.scale * ds * static_cast<double>(k(s, c));
-        dk[place(s, c)] += a.scale * ds * static_cast<double>(q(t, c));
-      }
-    }
-  }
   const auto write = [&](const std::vector<double>& from, std::int64_t rows, const Rows<T>& to) {
     for (std::int64_t t = 0; t < rows; ++t) {
       for (std::int64_t c = 0; c < a.width; ++c) {
@@ -274,20 +259,41 @@ void attend_backward(const Attention& a, const math::AttentionAddresses& at, std
       }
     }
   };
-  write(dq, a.queries, {at.grad_q, a.grad_q, b, h});
-  write(dk, a.keys, {at.grad_k, a.grad_k, b, h});
-  write(dv, a.keys, {at.grad_v, a.grad_v, b, h});
+  std::vector<double> dk = zeros(a.keys), dv = zeros(a.keys);
+  for (std::int64_t h = group * a.group_heads; h < (group + 1) * a.group_heads; ++h) {
+    const Rows<const T> q(at.q, a.q, b, h), out(at.out, a.out, b, h),
+        grad_out(at.grad_out, a.grad_out, b, h);
+    const auto* const log_sums =
+        static_cast<const float*>(at.log_sum) + (b * a.heads + h) * a.queries;
+    std::vector<double> dq = zeros(a.queries);
+    for (std::int64_t t = 0; t < a.queries; ++t) {
+      const double common = dot(grad_out, t, out, t, a.width);
+      for (std::int64_t s = 0; s < (a.causal ? std::min(t + 1, a.keys) : a.keys); ++s) {
+        const double score = a.scale * dot(q, t, k, s, a.width) + bias(s);
+        const double p = std::exp(score - static_cast<double>(log_sums[t]));
+        const double ds = rounded<T>(p * (dot(grad_out, t, v, s, a.width) - common));
+        for (std::int64_t c = 0; c < a.width; ++c) {
+          dv[place(s, c)] += rounded<T>(p) * static_cast<double>(grad_out(t, c));
+          dq[place(t, c)] += a.scale * ds * static_cast<double>(k(s, c));
+          dk[place(s, c)] += a.scale * ds * static_cast<double>(q(t, c));
+        }
+      }
+    }
+    write(dq, a.queries, {at.grad_q, a.grad_q, b, h});
+  }
+  write(dk, a.keys, {at.grad_k, a.grad_k, b, group});
+  write(dv, a.keys, {at.grad_v, a.grad_v, b, group});
 }
 
 void compute(const Attention& a, const math::AttentionAddresses& at) {
   dispatch_stored(a.dtype, "stand-in", [&]<class T>() {
     if constexpr (sizeof(T) == 2) {
       for (std::int64_t b = 0; b < a.batch; ++b) {
-        for (std::int64_t h = 0; h < a.heads; ++h) {
-          if (a.pass == AttentionPass::forward) {
-            attend<T>(a, at, b, h);
-          } else {
-            attend_backward<T>(a, at, b, h);
+        if (a.pass == AttentionPass::forward) {
+          for (std::int64_t h = 0; h < a.heads; ++h) attend<T>(a, at, b, h);
+        } else {
+          for (std::int64_t g = 0; g < a.heads / a.group_heads; ++g) {
+            attend_backward<T>(a, at, b, g);
           }
         }
       }
@@ -350,7 +356,7 @@ class PlainLoops final : public math::DeviceMath {
                                                                Device /*device*/) override {
     // As cuDNN on an H100.
     if (a.alignment < 16 || a.width % 8 != 0 || a.width > 256 ||
-        (a.pass == AttentionPass::backward && a.queries == 1)) {
+        (a.queries == 1 && (a.pass == AttentionPass::backward || a.group_heads > 1))) {
       return nullptr;
     }
     return std::make_unique<LatePlan<Attention, math::AttentionAddresses>>(a);

@@ -59,5 +59,23 @@ TEST(CudnnAttentionGraph, WithAKeyBiasIsValid) {
   });
 }
 
+TEST(CudnnAttentionGraph, WithFewerHeadsOfKeysIsValid) {
+  for_each_form([](Attention a, int gpu) {
+    for (const std::int64_t group_heads : {3, 12}) {
+      a.group_heads = group_heads;
+      a.k = a.v = a.grad_k = a.grad_v = side_by_side(a.keys, a.heads / group_heads, a.width);
+      EXPECT_EQ(refusal(a, gpu), "") << gpu;
+    }
+  });
+}
+
+TEST(CudnnAttentionGraph, WithHeadsOfKeysThatDivideNoOthersIsNot) {
+  for_each_form([](Attention a, int gpu) {
+    a.heads = 13;
+    a.group_heads = 3;  // 13 / 3 heads of keys are 4
+    EXPECT_NE(refusal(a, gpu), "") << gpu;
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::math

@@ -216,6 +216,12 @@ TEST(AttentionDescription, TellsSizesAndType) {
   a.key_bias_row = 1024;
   EXPECT_EQ(describe(a),
             "forward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal, with a key bias");
+  a.group_heads = 3;
+  EXPECT_EQ(
+      describe(a),
+      "forward of q[2, 12, 1024, 64] to 1024 keys in 4 heads of bf16, causal, with a key bias");
+  a.group_heads = 12;
+  EXPECT_NE(describe(a).find("1024 keys in 1 head of bf16"), std::string::npos);
   math::Attention other{.pass = math::AttentionPass::backward, .dtype = DType::f16};
   other.batch = other.heads = other.queries = other.keys = other.width = 1;
   EXPECT_EQ(describe(other), "backward of q[1, 1, 1, 1] to 1 key of f16");

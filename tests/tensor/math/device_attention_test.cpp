@@ -282,6 +282,106 @@ TEST_P(MathOn, PackedAttentionOf16BitsIsThatOfF32RoundedAndTheSameBitsEveryTime)
   }
 }
 
+/// Of attention among heads apart, [B,H,T,D] and [B,H / group,S,D].
+struct GroupedResults {
+  std::vector<std::vector<double>> tensors;  ///< output, log-sums, gradients of q, k and v
+  bool forward_fused = false, backward_fused = false;
+};
+
+/// If `repeats`, each head of the keys and values stands in memory for each of its query heads; the
+/// gradients are those of the heads that were repeated, as sums in double.
+GroupedResults grouped_attention(const AttentionCase& c, std::int64_t group, bool repeats,
+                                 DType dtype, Device device) {
+  const std::int64_t key_heads = c.heads / group, head = c.keys * c.width;
+  AttentionPlan plan{.batch = c.batch,
+                     .heads = c.heads,
+                     .queries = c.queries,
+                     .keys = c.keys,
+                     .width = c.width,
+                     .scale = 0.5,
+                     .causal = c.causal};
+  if (c.padding) plan.key_padding_mask = padding_of(c).to(device);
+  if (!repeats) plan.group_heads = group;
+  const auto make = [&](std::int64_t heads, std::int64_t rows, int seed) {
+    const Shape shape{c.batch, heads, rows, c.width};
+    return on(device, eighths(shape.numel(), seed), dtype).reshape(shape);
+  };
+  const auto of_keys = [&](int seed) {
+    const Tensor each = make(key_heads, c.keys, seed);
+    if (!repeats) return each;
+    const auto from = read(each);
+    std::vector<double> all;
+    for (std::int64_t h = 0; h < c.batch * key_heads; ++h) {
+      for (std::int64_t i = 0; i < group; ++i) {
+        all.insert(all.end(), from.begin() + h * head, from.begin() + (h + 1) * head);
+      }
+    }
+    return on(device, all, dtype).reshape({c.batch, c.heads, c.keys, c.width});
+  };
+  const Tensor q = make(c.heads, c.queries, 1), k = of_keys(2), v = of_keys(3);
+  const Tensor g = make(c.heads, c.queries, 4), out = Tensor::empty_like(q);
+  const Tensor grad_q = make(c.heads, c.queries, 5);
+  const Tensor grad_k = make(k.size(1), c.keys, 6), grad_v = make(k.size(1), c.keys, 7);
+  const Tensor log_sum = Tensor::empty({c.batch, c.heads, c.queries}, sum_dtype(dtype), device);
+  GroupedResults result;
+  result.forward_fused =
+      attention_forward(plan, heads_of(q), heads_of(k), heads_of(v), heads_of(out), log_sum);
+  result.backward_fused = attention_backward(
+      plan, heads_of(g), heads_of(q), heads_of(k), heads_of(v), log_sum, {heads_of(grad_q)},
+      {heads_of(grad_k)}, {heads_of(grad_v)}, {}, heads_of(out));
+  for (const Tensor& t : {out, log_sum, grad_q, grad_k, grad_v}) result.tensors.push_back(read(t));
+  if (!repeats) return result;
+  for (std::size_t which : {3, 4}) {
+    std::vector<double> sums(static_cast<std::size_t>(c.batch * key_heads * head));
+    for (std::size_t i = 0; i < result.tensors[which].size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      sums[static_cast<std::size_t>(at / (group * head) * head + at % head)] +=
+          result.tensors[which][i];
+    }
+    result.tensors[which] = sums;
+  }
+  return result;
+}
+
+TEST_P(MathOn, AttentionToFewerHeadsIsThatToRepeatedOnes) {
+  struct Case {
+    AttentionCase sizes;
+    std::int64_t group;
+  };
+  const Case cases[] = {{{2, 6, 24, 40, 16}, 3},
+                        {{3, 4, 40, 40, 16, true, false, true}, 2},
+                        {{2, 4, 70, 70, 8, true}, 4},
+                        {{1, 4, 1, 9, 16}, 2}};
+  for (const auto& [c, group] : cases) {
+    const auto expected = grouped_attention(c, group, true, DType::f64, {}).tensors;
+    for (const auto& [dtype, tolerance] : {std::pair{DType::f64, 1e-13},
+                                           {DType::f32, 2e-6},
+                                           {DType::bf16, 0x1p-6},
+                                           {DType::f16, 0x1p-9}}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + ", " + std::to_string(c.heads) + " heads of " +
+                   std::to_string(c.queries) + " queries, in groups of " + std::to_string(group));
+      const GroupedResults found = grouped_attention(c, group, false, dtype, device());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        SCOPED_TRACE(i);
+        expect_near(found.tensors[i], expected[i], tolerance);
+      }
+      EXPECT_EQ(grouped_attention(c, group, false, dtype, device()).tensors, found.tensors);
+      if (GetParam() == MathPlace::stand_in) {
+        const bool fuses = sum_dtype(dtype) != dtype && c.queries > 1;
+        EXPECT_EQ(found.forward_fused, fuses);
+        EXPECT_EQ(found.backward_fused, fuses);
+      }
+    }
+  }
+}
+
+TEST(HostAttention, ToFewerHeadsHasTheBitsOfRepeatedOnes) {
+  const AttentionCase c{2, 6, 70, 75, 8, true};
+  const auto found = grouped_attention(c, 3, false, DType::f32, {}).tensors;
+  const auto expected = grouped_attention(c, 3, true, DType::f32, {}).tensors;
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(found[i], expected[i]) << i;
+}
+
 /// How many passes of a forward and backward the stand-in's library computes, with these options.
 struct FusedCase {
   AttentionCase sizes{2, 2, 24, 24, 16};

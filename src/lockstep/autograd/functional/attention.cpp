@@ -8,6 +8,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/functional/matmul.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/rounded_once.hpp>
@@ -93,6 +94,15 @@ Variable join_heads(const Variable& x) {
   return reshape(transpose(x, 1, 2), {s[0], s[2], s[1] * s[3]});
 }
 
+/// Each head of x[B,G,S,D] for its query heads: [B,G group_heads,S,D].
+Variable repeat_heads(const Variable& x, std::int64_t group_heads) {
+  if (group_heads == 1) return x;
+  const Shape& s = x.shape();
+  return reshape(
+      expand(reshape(x, {s[0], s[1], 1, s[2], s[3]}), {s[0], s[1], group_heads, s[2], s[3]}),
+      {s[0], s[1] * group_heads, s[2], s[3]});
+}
+
 class AttentionNode : public PooledNode<AttentionNode> {
  public:
   static constexpr bool reads_outputs = false;
@@ -121,8 +131,11 @@ class AttentionNode : public PooledNode<AttentionNode> {
     d.give_as([this](std::span<const Variable> inputs) {
       const bool apart = inputs[0].shape().dims() == 4;
       const auto heads = [&](const Variable& x) { return apart ? x : split_heads(x, plan_.heads); };
+      const auto of_keys = [&](const Variable& x) {
+        return repeat_heads(heads(x), plan_.group_heads);
+      };
       const Variable y =
-          attend_by_parts(plan_, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]));
+          attend_by_parts(plan_, heads(inputs[0]), of_keys(inputs[1]), of_keys(inputs[2]));
       return apart ? y : join_heads(y);
     });
   }
@@ -204,24 +217,31 @@ Variable attend(const Variable& q, const Variable& k, const Variable& v, Attenti
   return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(saved));
 }
 
+/// Whether that many heads of keys serve `heads` query heads.
+bool is_divisor(std::int64_t key_heads, std::int64_t heads) {
+  return key_heads == heads || (key_heads > 0 && heads > 0 && heads % key_heads == 0);
+}
+
 Variable dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
                                const AttentionOptions& options) {
   const Tensor &query = q.data(), &key = k.data(), &value = v.data();
   const bool fits = query.dims() == 4 && key.dims() == 4 && key.shape() == value.shape() &&
-                    query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
+                    query.size(0) == key.size(0) && is_divisor(key.size(1), query.size(1)) &&
                     query.size(3) == key.size(3) && query.dtype() == key.dtype() &&
                     query.dtype() == value.dtype();
   if (!fits) {
     throw ShapeError("scaled_dot_product_attention of q " + describe(query) + ", k " +
                      describe(key) + " and v " + describe(value) +
-                     ": it takes q [B, H, T, D], k and v [B, H, S, D] of one dtype");
+                     ": it takes q [B, H, T, D], k and v [B, H, S, D] of one dtype, or fewer heads "
+                     "of k and v, a divisor of H");
   }
   return attend(q, k, v,
                 {.batch = query.size(0),
                  .heads = query.size(1),
                  .queries = query.size(2),
                  .keys = key.size(2),
-                 .width = query.size(3)},
+                 .width = query.size(3),
+                 .group_heads = key.size(1) == 0 ? 1 : query.size(1) / key.size(1)},
                 options);
 }
 

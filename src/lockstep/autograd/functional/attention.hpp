@@ -15,7 +15,9 @@ struct AttentionOptions {
 };
 
 /// softmax(scale q k^T + mask) v for q[B,H,T,D], k and v[B,H,S,D] (Vaswani et al. 2017,
-/// arXiv:1706.03762) -> [B,H,T,D]. A position that sees nothing gives 0.
+/// arXiv:1706.03762) -> [B,H,T,D]. A position that sees nothing gives 0. k and v may be [B,G,S,D]
+/// with G a divisor of H: H / G query heads that follow one another then share one of theirs
+/// (grouped-query attention, Ainslie et al. 2023, arXiv:2305.13245).
 [[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k,
                                                     const Variable& v,
                                                     const AttentionOptions& options = {});

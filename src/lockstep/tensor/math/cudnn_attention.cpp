@@ -70,7 +70,8 @@ class CudnnAttention final : public FusedAttentionPlan {
 /// False for what cuDNN would compute wrongly, or crash at, without refusing it.
 bool is_sound(const Attention& a) {
   using attention_graph::alignment;
-  if (a.alignment < alignment) return false;
+  // pytorch/pytorch issue 193893: decoding with few heads of keys is wrong on a B200.
+  if (a.alignment < alignment || (a.group_heads > 1 && a.queries == 1)) return false;
   if (a.pass == AttentionPass::forward) return true;
   // The frontend keeps a sum in f32 for each row before what it hands on as cuDNN's workspace.
   const bool is_aligned = a.batch * a.heads * a.queries * std::int64_t{4} % alignment == 0;

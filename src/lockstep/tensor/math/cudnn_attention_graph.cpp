@@ -30,10 +30,12 @@ class Description {
 
  private:
   /// The operand's number, extents and strides.
-  Tensor_attributes& describe(Tensor_attributes& tensor, Number number, std::int64_t rows,
+  Tensor_attributes& describe(Tensor_attributes& tensor, Number number,
                               const Attention::Strides& strides) const {
+    const bool is_of_keys = number == k || number == v || number == grad_k || number == grad_v;
+    const std::int64_t heads = is_of_keys ? a_.heads / a_.group_heads : a_.heads;
     return tensor.set_uid(number)
-        .set_dim({a_.batch, a_.heads, rows, a_.width})
+        .set_dim({a_.batch, heads, is_of_keys ? a_.keys : a_.queries, a_.width})
         .set_stride({strides.batch, strides.head, strides.row, 1})
         .set_alignment(alignment);
   }
@@ -43,10 +45,9 @@ class Description {
         .set_stride({a_.heads * a_.queries, a_.queries, 1, 1})
         .set_data_type(cudnn_frontend::DataType_t::FLOAT);
   }
-  GraphTensor input(const char* name, Number number, std::int64_t rows,
-                    const Attention::Strides& strides) {
+  GraphTensor input(const char* name, Number number, const Attention::Strides& strides) {
     Tensor_attributes tensor;
-    return graph_.tensor(describe(tensor.set_name(name), number, rows, strides));
+    return graph_.tensor(describe(tensor.set_name(name), number, strides));
   }
 
   /// Adds the key bias, if there is one: the same for all heads and queries.
@@ -71,9 +72,8 @@ class Description {
         .set_attn_scale(static_cast<float>(a_.scale));
     describe_key_bias(options);
     const auto [y, sums] =
-        graph_.sdpa(input("q", q, a_.queries, a_.q), input("k", k, a_.keys, a_.k),
-                    input("v", v, a_.keys, a_.v), options);
-    describe(y->set_output(true), out, a_.queries, a_.out);
+        graph_.sdpa(input("q", q, a_.q), input("k", k, a_.k), input("v", v, a_.v), options);
+    describe(y->set_output(true), out, a_.out);
     describe_log_sum(sums->set_output(true));
   }
 
@@ -85,13 +85,13 @@ class Description {
         .set_deterministic_algorithm(true);
     describe_key_bias(options);
     Tensor_attributes sums;
-    const auto [to_q, to_k, to_v] = graph_.sdpa_backward(
-        input("q", q, a_.queries, a_.q), input("k", k, a_.keys, a_.k), input("v", v, a_.keys, a_.v),
-        input("out", out, a_.queries, a_.out), input("grad_out", grad_out, a_.queries, a_.grad_out),
-        graph_.tensor(describe_log_sum(sums.set_name("log_sum"))), options);
-    describe(to_q->set_output(true), grad_q, a_.queries, a_.grad_q);
-    describe(to_k->set_output(true), grad_k, a_.keys, a_.grad_k);
-    describe(to_v->set_output(true), grad_v, a_.keys, a_.grad_v);
+    const auto [to_q, to_k, to_v] =
+        graph_.sdpa_backward(input("q", q, a_.q), input("k", k, a_.k), input("v", v, a_.v),
+                             input("out", out, a_.out), input("grad_out", grad_out, a_.grad_out),
+                             graph_.tensor(describe_log_sum(sums.set_name("log_sum"))), options);
+    describe(to_q->set_output(true), grad_q, a_.grad_q);
+    describe(to_k->set_output(true), grad_k, a_.grad_k);
+    describe(to_v->set_output(true), grad_v, a_.grad_v);
   }
 
   const Attention& a_;

@@ -101,9 +101,13 @@ std::string describe(const Convolution& c) {
 
 std::string describe(const Attention& a) {
   const std::int64_t extents[] = {a.batch, a.heads, a.queries, a.width};
+  const std::int64_t key_heads = a.heads / a.group_heads;
+  const std::string in_heads = a.group_heads == 1 ? ""
+                                                  : " in " + std::to_string(key_heads) +
+                                                        (key_heads == 1 ? " head" : " heads");
   return std::string(a.pass == AttentionPass::forward ? "forward" : "backward") + " of q[" +
          in_words<std::int64_t>(extents, ", ") + "] to " + std::to_string(a.keys) +
-         (a.keys == 1 ? " key of " : " keys of ") + std::string(name_of(a.dtype)) +
+         (a.keys == 1 ? " key" : " keys") + in_heads + " of " + std::string(name_of(a.dtype)) +
          (a.causal ? ", causal" : "") + (a.key_bias_row != 0 ? ", with a key bias" : "");
 }
 

@@ -85,8 +85,8 @@ enum class AttentionPass : std::uint8_t { forward, backward };
 /// scores are in f32 and never in memory, probabilities are rounded to `dtype` for the products.
 /// Query i sees keys j <= i only, if `causal`.
 struct Attention {
-  /// Elements between samples, heads and rows of an operand [batch, heads, queries or keys, width],
-  /// whose rows are contiguous.
+  /// Elements between samples, heads and rows of an operand [batch, heads, queries, width] or
+  /// [batch, heads / group_heads, keys, width], whose rows are contiguous.
   struct Strides {
     std::int64_t batch = 0, head = 0, row = 0;
     friend bool operator==(const Strides&, const Strides&) = default;
@@ -95,6 +95,7 @@ struct Attention {
   AttentionPass pass = AttentionPass::forward;
   DType dtype = DType::bf16;  ///< bf16 or f16, of all operands but the log-sums
   std::int64_t batch = 0, heads = 0, queries = 0, keys = 0, width = 0;
+  std::int64_t group_heads = 1;  ///< query heads for each head of keys and values
   double scale = 1.0;
   bool causal = false;
   /// Elements between the rows of a key bias [batch, keys] of f32, which is added to the scaled
@@ -122,7 +123,7 @@ struct AttentionAddresses {
 /// "backward_weight of x[8, 3, 32, 32], weight[16, 3, 3, 3] and y[8, 16, 30, 30] of f32, stride 1 x
 /// 1, padding 0 x 0, dilation 1 x 1, 1 group", or "... of bf16 with channels last, stride ...".
 [[nodiscard]] std::string describe(const Convolution& convolution);
-/// "backward of q[2, 12, 1024, 64] to 1024 keys of bf16, causal, with a key bias".
+/// "backward of q[2, 12, 1024, 64] to 1024 keys in 4 heads of bf16, causal, with a key bias".
 [[nodiscard]] std::string describe(const Attention& attention);
 
 /// How one problem is computed on one device: made once, run again and again by one thread.

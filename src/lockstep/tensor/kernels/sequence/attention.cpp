@@ -34,13 +34,14 @@ constexpr T infinity = std::numeric_limits<T>::infinity();
 // Plans and heads without their tensors; a task has those as arrays.
 
 struct Numbers {
-  std::int64_t batch, heads, queries, keys, width;
+  std::int64_t batch, heads, group_heads, queries, keys, width;
   double scale;
   bool causal;
 
   explicit Numbers(const AttentionPlan& plan)
       : batch(plan.batch),
         heads(plan.heads),
+        group_heads(plan.group_heads),
         queries(plan.queries),
         keys(plan.keys),
         width(plan.width),
@@ -50,6 +51,8 @@ struct Numbers {
 
 struct Problem : Numbers {
   HostArray mask, key_padding_mask;
+
+  [[nodiscard]] std::int64_t key_heads() const { return heads / group_heads; }
 
   Problem(const Numbers& numbers, const HostArray& see, const HostArray& hidden)
       : Numbers(numbers), mask(see), key_padding_mask(hidden) {}
@@ -222,11 +225,14 @@ void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, cons
       of_k(plan.keys, plan.width, k.array.dtype()), of_v(plan.keys, plan.width, v.array.dtype()),
       of_scores(blocks.height(), plan.keys);
   T* log_sums = static_cast<T*>(log_sum.data());
+  HeadRows<const O> key{}, value{};
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
     const std::int64_t b = head / plan.heads, h = head % plan.heads;
     const auto query = of_q.of(q, b, h, plan.queries, plan.width);
-    const auto key = of_k.of(k, b, h, plan.keys, plan.width);
-    const auto value = of_v.of(v, b, h, plan.keys, plan.width);
+    if (h % plan.group_heads == 0) {
+      key = of_k.of(k, b, h / plan.group_heads, plan.keys, plan.width);
+      value = of_v.of(v, b, h / plan.group_heads, plan.keys, plan.width);
+    }
     const auto result = rows_of<S>(out, b, h);
     for (std::int64_t block = 0; block < blocks.count(); ++block) {
       const std::int64_t begin = blocks.begin(block), end = blocks.end(block);
@@ -332,43 +338,48 @@ void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray&
   const OperandRows<T, O> of_p(blocks.height(), plan.keys), of_ds(blocks.height(), plan.keys);
   const T* log_sums = static_cast<const T*>(log_sum.data());
   const T* const dots = static_cast<const T*>(row_dots.data());
-  for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
-    const std::int64_t b = head / plan.heads, h = head % plan.heads;
-    const auto query = of_q.of(q, b, h, plan.queries, width);
-    const auto key = of_k.of(k, b, h, plan.keys, width);
-    const auto value = of_v.of(v, b, h, plan.keys, width);
-    const auto upstream = of_upstream.of(grad_out, b, h, plan.queries, width);
-    const GradRows<T, S> dq(grad_q, b, h);
-    GradRows<T, T> dk = of_dk.begin(b, h), dv = of_dv.begin(b, h);
-    // The last block comes first: it sees all keys that any block sees, so that the others can add.
-    const std::int64_t reached = plan.queries == 0 ? 0 : blocks.visible(plan.queries);
-    for (std::int64_t block = blocks.count() - 1; block >= 0; --block) {
-      const std::int64_t begin = blocks.begin(block), end = blocks.end(block), rows = end - begin;
-      const std::int64_t columns = blocks.visible(end);
-      math::gemm(rows, columns, width, query.from(begin), key.from(0, true), T{0}, p.data,
-                 p.stride);
-      math::gemm(rows, columns, width, upstream.from(begin), value.from(0, true), T{0}, ds.data,
-                 ds.stride);
-      for (std::int64_t t = begin; t < end; ++t) {
-        T *probability = p.row(t - begin), *row = ds.row(t - begin), log_sum_t = log_sums[t];
-        Lanes<Host>(finish_scores(plan, b, t, columns, probability)).each([&](std::int64_t c) {
-          probability[c] = math::exp(probability[c] - log_sum_t);
-        });
-        const Lanes<Host> lanes(columns);
-        const T common = row_dots.defined()
-                             ? dots[head * plan.queries + t]
-                             : lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
-        lanes.each([&](std::int64_t c) { row[c] = scale * (probability[c] * (row[c] - common)); });
+  // The last block comes first: it sees all keys that any block sees, so that the others can add.
+  const std::int64_t reached = plan.queries == 0 ? 0 : blocks.visible(plan.queries);
+  for (std::int64_t group = 0; group < plan.batch * plan.key_heads(); ++group) {
+    const std::int64_t b = group / plan.key_heads(), key_head = group % plan.key_heads();
+    const auto key = of_k.of(k, b, key_head, plan.keys, width);
+    const auto value = of_v.of(v, b, key_head, plan.keys, width);
+    GradRows<T, T> dk = of_dk.begin(b, key_head), dv = of_dv.begin(b, key_head);
+    for (std::int64_t member = 0; member < plan.group_heads; ++member, log_sums += plan.queries) {
+      const std::int64_t head = group * plan.group_heads + member, h = head % plan.heads;
+      const auto query = of_q.of(q, b, h, plan.queries, width);
+      const auto upstream = of_upstream.of(grad_out, b, h, plan.queries, width);
+      const GradRows<T, S> dq(grad_q, b, h);
+      for (std::int64_t block = blocks.count() - 1; block >= 0; --block) {
+        const std::int64_t begin = blocks.begin(block), end = blocks.end(block), rows = end - begin;
+        const std::int64_t columns = blocks.visible(end);
+        math::gemm(rows, columns, width, query.from(begin), key.from(0, true), T{0}, p.data,
+                   p.stride);
+        math::gemm(rows, columns, width, upstream.from(begin), value.from(0, true), T{0}, ds.data,
+                   ds.stride);
+        for (std::int64_t t = begin; t < end; ++t) {
+          T *probability = p.row(t - begin), *row = ds.row(t - begin), log_sum_t = log_sums[t];
+          Lanes<Host>(finish_scores(plan, b, t, columns, probability)).each([&](std::int64_t c) {
+            probability[c] = math::exp(probability[c] - log_sum_t);
+          });
+          const Lanes<Host> lanes(columns);
+          const T common = row_dots.defined()
+                               ? dots[head * plan.queries + t]
+                               : lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
+          lanes.each(
+              [&](std::int64_t c) { row[c] = scale * (probability[c] * (row[c] - common)); });
+        }
+        const auto p_rows = of_p.of(HeadRows<const T>{p.data, p.stride}, rows, columns);
+        const auto ds_rows = of_ds.of(HeadRows<const T>{ds.data, ds.stride}, rows, columns);
+        if (dv.wanted())
+          dv.add(0, columns, width, rows, p_rows.from(0, true), upstream.from(begin));
+        if (dq.wanted()) dq.add(begin, rows, width, columns, ds_rows.from(0), key.from(0));
+        if (dk.wanted()) dk.add(0, columns, width, rows, ds_rows.from(0, true), query.from(begin));
+        dk.keep = dv.keep = T{1};
       }
-      const auto p_rows = of_p.of(HeadRows<const T>{p.data, p.stride}, rows, columns);
-      const auto ds_rows = of_ds.of(HeadRows<const T>{ds.data, ds.stride}, rows, columns);
-      if (dv.wanted()) dv.add(0, columns, width, rows, p_rows.from(0, true), upstream.from(begin));
-      if (dq.wanted()) dq.add(begin, rows, width, columns, ds_rows.from(0), key.from(0));
-      if (dk.wanted()) dk.add(0, columns, width, rows, ds_rows.from(0, true), query.from(begin));
-      dk.keep = dv.keep = T{1};
     }
-    of_dk.finish(b, h, reached, plan.keys);
-    of_dv.finish(b, h, reached, plan.keys);
+    of_dk.finish(b, key_head, reached, plan.keys);
+    of_dv.finish(b, key_head, reached, plan.keys);
   }
 }
 

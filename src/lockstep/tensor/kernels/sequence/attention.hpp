@@ -27,6 +27,9 @@ struct AttentionPlan {
   bool causal;              ///< query i sees keys j <= i only
   Tensor mask;              ///< bool [T,S], true: may be seen; or undefined
   Tensor key_padding_mask;  ///< bool [B,S], true: no query sees this key; or undefined
+  /// Query heads for each head of keys and values, which are [B, H / group_heads, S, D]: a divisor
+  /// of H. Other than 1 it takes q, the output and their gradients as heads_of gives them.
+  std::int64_t group_heads = 1;
 };
 
 /// out = softmax(scale q k^T + mask) v; 0 for a query without any key. Of the scores it keeps only

@@ -38,6 +38,7 @@ class Part {
     problem_.pass = pass;
     problem_.batch = count;
     problem_.heads = plan.heads;
+    problem_.group_heads = plan.group_heads;
     problem_.queries = plan.queries;
     problem_.keys = plan.keys;
     problem_.width = plan.width;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
@@ -56,12 +57,30 @@ struct Operands {
   }
 };
 
-/// Rows of scores [count, heads, queries, keys] as heads.
-Heads scores_as_heads(const AttentionPlan& plan, const Tensor& scores) {
-  const std::int64_t head = plan.queries * plan.keys;
-  return {
-      .tensor = scores, .offset = 0, .batch = plan.heads * head, .head = head, .row = plan.keys};
-}
+/// A group's query heads as one head with the queries of all of them: their rows follow one
+/// another.
+struct Grouped {
+  std::int64_t group_heads, heads, queries, keys, queries_of_one;
+
+  explicit Grouped(const AttentionPlan& plan)
+      : group_heads(plan.group_heads),
+        heads(plan.heads / plan.group_heads),
+        queries(plan.queries * plan.group_heads),
+        keys(plan.keys),
+        queries_of_one(plan.queries) {}
+  [[nodiscard]] Heads operator()(const Heads& of_queries) const {
+    LOCKSTEP_ASSERT(group_heads == 1 || !of_queries.tensor.defined() ||
+                    of_queries.head == queries_of_one * of_queries.row);
+    Heads result = of_queries;
+    result.head *= group_heads;
+    return result;
+  }
+  /// Rows of scores [count, heads, queries, keys] as heads.
+  [[nodiscard]] Heads scores(const Tensor& t) const {
+    const std::int64_t head = queries * keys;
+    return {.tensor = t, .offset = 0, .batch = heads * head, .head = head, .row = keys};
+  }
+};
 
 /// The same heads, starting with this sample.
 Heads from(const Heads& heads, std::int64_t sample) {
@@ -72,16 +91,17 @@ Heads from(const Heads& heads, std::int64_t sample) {
 
 /// c[m,n] (+)= a[m,k] b[k,n] for every head of `count` samples. One call multiplies either all
 /// heads of a sample or one head of all samples, whichever is more: their strides are arbitrary.
-void multiply(const AttentionPlan& plan, std::int64_t count, math::ProductSize size, const Heads& a,
-              bool a_transposed, const Heads& b, bool b_transposed, const Heads& c) {
-  const bool stacks_heads = plan.heads >= count;
-  size.count = stacks_heads ? plan.heads : count;
+void multiply(std::int64_t heads_of_each, std::int64_t count, math::ProductSize size,
+              const Heads& a, bool a_transposed, const Heads& b, bool b_transposed,
+              const Heads& c) {
+  const bool stacks_heads = heads_of_each >= count;
+  size.count = stacks_heads ? heads_of_each : count;
   const auto stack = [&](const Heads& heads, bool transposed, std::int64_t i) {
     return math::Matrices{heads.tensor, heads.row, transposed,
                           heads.offset + i * (stacks_heads ? heads.batch : heads.head),
                           stacks_heads ? heads.head : heads.batch};
   };
-  const std::int64_t calls = stacks_heads ? count : plan.heads;
+  const std::int64_t calls = stacks_heads ? count : heads_of_each;
   for (std::int64_t i = 0; i < calls; ++i) {
     math::product("attention", size, stack(a, a_transposed, i), stack(b, b_transposed, i),
                   stack(c, false, i));
@@ -190,20 +210,21 @@ void attention_forward_by_products(const AttentionPlan& plan, const Heads& q, co
   static_cast<void>(common_device("attention", {&q.tensor, &k.tensor, &v.tensor, &out.tensor,
                                                 &log_sum, &plan.mask, &plan.key_padding_mask}));
   const Operands of(q, k, v);
+  const Grouped grouped(plan);
   for_each_part(plan, [&](const Part& part) {
     const Tensor scores = scores_of(plan, part, log_sum);
-    const Heads of_scores = scores_as_heads(plan, scores);
-    multiply(plan, part.count, {.m = plan.queries, .n = plan.keys, .k = plan.width},
-             from(of.q, part.begin), false, from(of.k, part.begin), true, of_scores);
+    const Heads of_scores = grouped.scores(scores);
+    multiply(grouped.heads, part.count, {.m = grouped.queries, .n = plan.keys, .k = plan.width},
+             from(grouped(of.q), part.begin), false, from(of.k, part.begin), true, of_scores);
     const Tensor sums = log_sum.slice(part.begin, part.begin + part.count);
     dispatch(current_stream(scores.device()), [&](const auto& space) {
       dispatch_floating(scores.dtype(), "attention", [&]<class T>() {
         softmax_kernel<T>(space, VisibleScores<T>(plan, part.begin), scores, sums);
       });
     });
-    multiply(plan, part.count, {.m = plan.queries, .n = plan.width, .k = plan.keys},
+    multiply(grouped.heads, part.count, {.m = grouped.queries, .n = plan.width, .k = plan.keys},
              converted(of_scores, of.dtype), false, from(of.v, part.begin), false,
-             from(out, part.begin));
+             from(grouped(out), part.begin));
   });
 }
 
@@ -217,15 +238,16 @@ void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad
       {&grad_out.tensor, &q.tensor, &k.tensor, &v.tensor, &log_sum, &grad_q.heads.tensor,
        &grad_k.heads.tensor, &grad_v.heads.tensor, &row_dots, &plan.mask, &plan.key_padding_mask}));
   const Operands of(q, k, v);
-  const Heads upstream = converted(grad_out, of.dtype);
+  const Grouped grouped(plan);
+  const Heads queries = grouped(of.q), upstream = grouped(converted(grad_out, of.dtype));
   for_each_part(plan, [&](const Part& part) {
     const auto here = [&](const Heads& heads) { return from(heads, part.begin); };
     const Tensor scores = scores_of(plan, part, log_sum), gradient = scores_of(plan, part, log_sum);
-    const math::ProductSize inner{.m = plan.queries, .n = plan.keys, .k = plan.width};
-    multiply(plan, part.count, inner, here(of.q), false, here(of.k), true,
-             scores_as_heads(plan, scores));
-    multiply(plan, part.count, inner, here(upstream), false, here(of.v), true,
-             scores_as_heads(plan, gradient));
+    const math::ProductSize inner{.m = grouped.queries, .n = plan.keys, .k = plan.width};
+    multiply(grouped.heads, part.count, inner, here(queries), false, here(of.k), true,
+             grouped.scores(scores));
+    multiply(grouped.heads, part.count, inner, here(upstream), false, here(of.v), true,
+             grouped.scores(gradient));
     const auto rows_here = [&](const Tensor& t) {
       return t.defined() ? t.slice(part.begin, part.begin + part.count) : t;
     };
@@ -235,21 +257,21 @@ void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad
         gradient_kernel<T>(space, VisibleScores<T>(plan, part.begin), sums, dots, scores, gradient);
       });
     });
-    const Heads p = converted(scores_as_heads(plan, scores), of.dtype);
-    const Heads ds = converted(scores_as_heads(plan, gradient), of.dtype);
+    const Heads p = converted(grouped.scores(scores), of.dtype);
+    const Heads ds = converted(grouped.scores(gradient), of.dtype);
     const auto add = [&](const AttentionGrad& to, const Heads& rows, bool transposed,
                          const Heads& by) {
       if (!to.heads.tensor.defined()) return;
-      multiply(plan, part.count,
-               {.m = transposed ? plan.keys : plan.queries,
+      multiply(grouped.heads, part.count,
+               {.m = transposed ? plan.keys : grouped.queries,
                 .n = plan.width,
-                .k = transposed ? plan.queries : plan.keys,
+                .k = transposed ? grouped.queries : plan.keys,
                 .accumulate = to.accumulate},
                rows, transposed, by, false, here(to.heads));
     };
     add(grad_v, p, true, here(upstream));
-    add(grad_q, ds, false, here(of.k));
-    add(grad_k, ds, true, here(of.q));
+    add({grouped(grad_q.heads), grad_q.accumulate}, ds, false, here(of.k));
+    add(grad_k, ds, true, here(queries));
   });
 }
 
