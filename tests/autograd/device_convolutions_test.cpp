@@ -190,6 +190,32 @@ TEST_P(DeviceConvolutions, SecondDerivativesAreThoseOfTheHostWithinRoundings) {
   }
 }
 
+TEST_P(DeviceConvolutions, BatchNormOf16BitsWithChannelsLastTakesPlainOnesAndHasSecondDerivatives) {
+  const auto second = [](DType dtype, bool last, Device device) {
+    const auto leaf = [&](const Shape& shape, std::uint64_t seed) {
+      return Variable(random_tensor(shape, seed).to(DType::bf16).to(dtype).to(device), true);
+    };
+    const Variable x = leaf({3, 8, 4, 4}, 1), w = leaf({8}, 2), b = leaf({8}, 3),
+                   shortcut = leaf({3, 8, 4, 4}, 4);
+    const Variable in = last ? to_channel_blocks(x) : x;
+    const Variable y =
+        from_channel_blocks(batch_norm(in, w, b, {}, true, 0.1, 1e-5, shortcut, true));
+    EXPECT_EQ(y.data().dtype(), dtype);
+    const Variable slope = grad(sum(y * y * 0.125), x, {.create_graph = true});
+    return std::vector<Tensor>{y.data(), slope.data(), grad(sum(slope * x), w).data()};
+  };
+  expect_near_host(second(DType::bf16, true, GetParam()), second(DType::f32, false, {}));
+}
+
+TEST_P(DeviceConvolutions, OtherConvolutionsOf16BitsRefuseChannelsLast) {
+  const Variable x = conv2d(Variable(Tensor::full({1, 8, 4, 4}, 1, DType::bf16, GetParam())),
+                            Variable(Tensor::full({8, 8, 1, 1}, 1, DType::bf16, GetParam())), {},
+                            {}, Layout::channel_blocks);
+  ASSERT_EQ(x.data().layout(), Layout::channel_blocks);
+  const Variable w(Tensor::full({2, 1, 2, 2, 2}, 1, DType::bf16, GetParam()), true);
+  EXPECT_THROW(static_cast<void>(conv3d(x, w, {})), ShapeError);
+}
+
 TEST_P(DeviceConvolutions, BatchNormUnderAutocastKeepsTheir16Bits) {
   const auto normalised = [](DType dtype) {
     const Variable x(random_tensor({4, 3, 5, 5}, 1).to(DType::f32).to(GetParam()), true);

@@ -89,8 +89,8 @@ Numbers second_derivatives(const Operation& operation, Device device) {
   return results.values();
 }
 
-/// Operations that arrange images in channel blocks, f32 only, which no device does: there the same
-/// is computed in another order.
+/// Operations that arrange images in channel blocks, which are others on a device, or none: there
+/// the same is computed in another order.
 bool arranges_blocks(const Operation& operation) {
   return std::string(operation.name).ends_with("_blocks");
 }

@@ -82,20 +82,22 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
                                   channel_scale);
   };
   const LayerScope scope(layer(0).trace_name());  // for a fused row, the first layer
+  // Convolution and pool are fused on the host only; elsewhere images keep their layout.
+  const bool is_on_host = x.data().device().type == DeviceType::host;
+  const auto one_by_one = [&](std::size_t layers) {
+    Variable y = x;
+    for (std::size_t i = 0; i < layers; ++i) y = forward_blocked(layer(i), y);
+    return y;
+  };
   switch (stage.fusion) {
     case Fusion::none:
       break;
     case Fusion::batch_norm_relu:
       return static_cast<BatchNorm&>(layer(0)).forward(x, {}, true);
     case Fusion::conv_max_pool_relu:
-      return conv_max_pool_relu(layer(1), {});
+      return is_on_host ? conv_max_pool_relu(layer(1), {}) : one_by_one(3);
     case Fusion::conv_dropout_max_pool_relu: {
-      if (x.data().device().type != DeviceType::host) {
-        // Nothing is fused there, and a result of 16 bits takes no scale in f32.
-        Variable y = x;
-        for (std::size_t i = 0; i < 4; ++i) y = forward_blocked(layer(i), y);
-        return y;
-      }
+      if (!is_on_host) return one_by_one(4);
       const std::int64_t channels = static_cast<const Conv2d&>(layer(0)).weight().shape()[0];
       const DType dtype = x.data().dtype();  // the operation widens 16-bit tensors itself
       return conv_max_pool_relu(

@@ -78,8 +78,7 @@ void GradScaler::unscale(Optimizer& optimizer) {
   if (gradients && gradients->is_stepped) {
     throw Error(
         "GradScaler: unscale() was called after this optimizer's step(): call it before step(), "
-        "and "
-        "update() once after the steps of all optimizers");
+        "and update() once after the steps of all optimizers");
   }
   if (gradients && gradients->is_unscaled)
     throw Error("GradScaler: these gradients are already unscaled: call update() first");

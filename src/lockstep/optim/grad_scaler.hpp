@@ -62,7 +62,7 @@ class GradScaler {
   Tensor step(Optimizer& optimizer, const Tensor& gradient_factor);
 
   /// Once after the steps of all optimizers of an iteration: the next iteration's scale, a normal
-  /// number of single precision.
+  /// number of single precision. Throws Error if no gradients were unscaled or stepped.
   void update();
   /// Instead of update(), after a step that failed: its gradients count as scaled.
   void forget() noexcept;

@@ -52,9 +52,12 @@ Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, con
 }
 
 Tensor Tensor::with_layout(Layout layout) const {
-  if (layout == Layout::channel_blocks && (dims() != 5 || !is_floating(dtype_))) {
+  const bool is_on_host = device().type == DeviceType::host;
+  const bool has_dtype = is_on_host ? dtype_ == DType::f32 : is_floating(dtype_);
+  if (layout == Layout::channel_blocks && (dims() != 5 || !has_dtype)) {
     throw ShapeError(describe(*this) +
-                     " is not an image in channel blocks: these are floating [N, C/B, H, W, B]");
+                     " is not an image in channel blocks: these are [N, C/B, H, W, B], on the host "
+                     "of f32");
   }
   Tensor t = *this;
   t.layout_ = layout;
@@ -135,6 +138,10 @@ Tensor Tensor::to(DType dtype) const {
 Tensor Tensor::to(Device device, bool non_blocking) const {
   const Device here = this->device();
   if (device == here) return *this;
+  // Their blocks differ.
+  if ((device.type == DeviceType::host) != (here.type == DeviceType::host)) {
+    expect_plain("a copy between host and device");
+  }
   const bool pinned = non_blocking && device.type == DeviceType::host;
   auto storage =
       pinned ? Storage::allocate_pinned(bytes(), here.type) : Storage::allocate(bytes(), device);

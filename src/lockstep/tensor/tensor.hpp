@@ -103,7 +103,8 @@ class Tensor {
   [[nodiscard]] std::size_t offset_bytes() const noexcept { return offset_; }
 
   /// The same memory, said to be arranged so: for operations that arrange it so, or that take each
-  /// arrangement apart themselves. Channel blocks are floating [N, C/B, H, W, B], else ShapeError.
+  /// arrangement apart themselves. Channel blocks are floating [N, C/B, H, W, B], on the host f32,
+  /// else ShapeError.
   [[nodiscard]] Tensor with_layout(Layout layout) const;
   /// The same elements with another shape of equal numel; one extent may be -1 and is inferred.
   /// Shares storage. Throws ShapeError printing both shapes, also for an image in channel blocks.

@@ -58,7 +58,7 @@ TEST_P(MathOn, ImagesAreStoredWithChannelsLastWhereAGpusLibraryComputes) {
     const Tensor last = in_channel_blocks(x);
     EXPECT_EQ(last.shape(), (Shape{2, 1, 3, 5, 24}));
     EXPECT_EQ(plain_shape(last), shape);
-    const auto plain = read(x), values = read(last);
+    const auto plain = read(x), values = read(last.with_layout(Layout::plain));
     for (std::int64_t n = 0; n < 2; ++n) {
       for (std::int64_t c = 0; c < 24; ++c) {
         for (std::int64_t p = 0; p < 15; ++p) {
@@ -69,6 +69,7 @@ TEST_P(MathOn, ImagesAreStoredWithChannelsLastWhereAGpusLibraryComputes) {
     }
     EXPECT_EQ(read_plain(last), plain);
     EXPECT_EQ(last.to(DType::f64).layout(), Layout::channel_blocks);
+    EXPECT_THROW(static_cast<void>(last.to(Device{})), ShapeError) << "a host has other blocks";
   }
   if (!is_gpu()) return;
   EXPECT_FALSE(fits_channel_blocks({2, 12, 3, 5}, DType::bf16, device()));
@@ -141,7 +142,8 @@ TEST_P(MathOn, ConvolutionsWithChannelsLastAreThoseOfPlainImages) {
           const Tensor x_given = arranged(x_last, x), grad_given = arranged(y_last, grad);
           const int before = GpuStandIn::channels_last();
 
-          const Tensor y = Tensor::empty(shape, dtype, device()), found = arranged(y_last, y);
+          const Tensor y = Tensor::empty(shape, dtype, device());
+          const Tensor found = arranged(y_last, Tensor::empty(shape, dtype, device()));
           conv2d_forward(x, weight, bias, c.options, y);
           conv2d_forward(x_given, weight, bias, c.options, found);
           expect_alike(found, y, bound);
@@ -263,6 +265,31 @@ TEST_P(MathOn, StatisticsWithChannelsLastAreThoseOfPlainImages) {
   batch_norm_statistics(in_channel_blocks(x), found);
   batch_norm_statistics(x, expected);
   expect_alike(found, expected, 1e-7);
+}
+
+TEST_P(MathOn, GradientsOfABatchOverRanksWithChannelsLastAreThoseOfPlainImages) {
+  if (!is_gpu()) return;
+  const Shape shape{3, 16, 5, 4};
+  const auto image = [&](int seed, bool last) {
+    return arranged(last, image_of_eighths(shape, seed, DType::bf16, device()));
+  };
+  const auto of_channels = [&](int seed) { return on(device(), eighths(16, seed), DType::f32); };
+  const auto gradient = [&](bool last) {
+    const BatchNormInputs inputs{.x = image(1, last),
+                                 .weight = of_channels(2),
+                                 .bias = of_channels(3),
+                                 .running_mean = of_channels(4),
+                                 .running_var = of_channels(5),
+                                 .residual = {},
+                                 .relu = true};
+    const BatchNormSaved saved{of_channels(6), of_channels(7)};
+    Tensor grad_x = image(8, last);
+    sync_batch_norm_backward(inputs, saved, image(9, last), image(10, last),
+                             on(device(), eighths(32, 11), DType::f32).reshape({2, 16}),
+                             Tensor::full({1}, 120, DType::f64, device()), grad_x, true);
+    return grad_x;
+  };
+  expect_alike(gradient(true), gradient(false), 1e-2);
 }
 
 }  // namespace

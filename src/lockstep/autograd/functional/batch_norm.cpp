@@ -168,6 +168,16 @@ bool is_result_of_autocast_on_a_gpu(const Variable& x) {
          math::device_math(x.data().device()) != nullptr;
 }
 
+/// The shortcut in x's layout.
+Variable in_layout_of(const Variable& x, const Variable& shortcut) {
+  if (is_channel_blocked(x.data()) == is_channel_blocked(shortcut.data())) return shortcut;
+  if (!is_channel_blocked(x.data())) return from_channel_blocks(shortcut);
+  // The host's blocks are of f32.
+  const bool widens =
+      x.data().device().type == DeviceType::host && is_half(shortcut.data().dtype());
+  return to_channel_blocks(widens ? to(shortcut, DType::f32) : shortcut);
+}
+
 /// `given` or, if undefined, `value` for each channel of x.
 Tensor or_constant(const Tensor& given, const Tensor& x, double value) {
   if (given.defined()) return given;
@@ -179,12 +189,7 @@ Tensor or_constant(const Tensor& given, const Tensor& x, double value) {
 Variable batch_norm(const Variable& input, const Operand& weight, const Operand& bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
                     double eps, const Variable& given_shortcut, bool relu) {
-  const auto apply = [&](const Variable& x, const Variable& shortcut) {
-    Variable residual = shortcut;
-    if (shortcut.defined() && is_channel_blocked(x.data()) != is_channel_blocked(shortcut.data())) {
-      residual = is_channel_blocked(x.data()) ? to_channel_blocks(shortcut)
-                                              : from_channel_blocks(shortcut);
-    }
+  const auto apply = [&](const Variable& x, const Variable& residual) {
     if (x.shape().dims() < 2 || (!training && !statistics.running_mean.defined())) {
       throw ShapeError("batch_norm of x " + describe(x.data()) +
                        ": x is [N, C, ...], and evaluation needs running statistics");
@@ -225,10 +230,11 @@ Variable batch_norm(const Variable& input, const Operand& weight, const Operand&
   if (!given_shortcut.defined()) {
     return stores_16_bits ? apply(input, {}) : apply(Operand(input), {});
   }
-  const bool is_alike = given_shortcut.data().dtype() == input.data().dtype() &&
-                        is_native(given_shortcut) && takes_layout(given_shortcut);
-  return stores_16_bits && is_alike ? apply(input, given_shortcut)
-                                    : apply(Operand(input), Operand(given_shortcut));
+  const Variable shortcut = in_layout_of(input, given_shortcut);
+  const bool is_alike = shortcut.data().dtype() == input.data().dtype() && is_native(shortcut) &&
+                        takes_layout(shortcut);
+  return stores_16_bits && is_alike ? apply(input, shortcut)
+                                    : apply(Operand(input), Operand(shortcut));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #pragma once
 // Convolutions whose tensors a GPU's library stores in 16 bits (tensor/kernels/conv/conv2d.hpp).
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include <lockstep/autograd/flop_counter.hpp>
@@ -49,7 +50,7 @@ template <class Kind, bool transposed>
 class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
-  static constexpr bool mixes_layouts = true;
+  static constexpr bool mixes_layouts = !transposed && std::is_same_v<Kind, Images>;
 
   Conv16BitsNode(const typename Kind::Options& options, Tensor x, Tensor weight)
       : form_{options}, x_(std::move(x)), weight_(std::move(weight)) {}

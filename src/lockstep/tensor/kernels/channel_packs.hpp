@@ -34,8 +34,7 @@ template <int n, PackOf of>
 class ChannelsOfPack {
  public:
   explicit ChannelsOfPack(const ChannelParts& parts)
-      : positions_(std::max<std::int64_t>(parts.positions / n, 1),
-                   parts.samples * parts.columns() / n),
+      : positions_(parts.positions / n, parts.samples * parts.columns() / n),
         channels_(of == PackOf::channels ? parts.channels / n : parts.channels,
                   parts.samples * parts.channels) {}
 

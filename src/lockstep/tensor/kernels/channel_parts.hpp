@@ -36,6 +36,7 @@ struct ChannelParts {
         by_columns(positions * static_cast<std::int64_t>(element_bytes) < sector_bytes) {
     const std::int64_t all = std::max<std::int64_t>(values(), 1);
     if (by_columns) {
+      // A thread with four channels at once: half as many threads, each with as many loads.
       const std::int64_t wanted = channels_are_last() ? 2 * threads : threads;
       length = std::max(share(all * columns(), wanted), fewest_of_a_thread);
     } else {

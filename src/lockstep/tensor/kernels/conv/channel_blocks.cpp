@@ -105,7 +105,8 @@ void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
 
 Tensor in_channel_blocks(const Tensor& x) {
   if (is_channel_blocked(x)) return x;
-  if (x.device().type != DeviceType::host && x.size(2) * x.size(3) == 1) {
+  const bool is_one_pixel = x.device().type != DeviceType::host && x.size(2) * x.size(3) == 1;
+  if (is_one_pixel && fits_channel_blocks(x.shape(), x.dtype(), x.device())) {
     return x.reshape({x.size(0), 1, 1, 1, x.size(1)}).with_layout(Layout::channel_blocks);
   }
   Tensor y = empty_channel_blocked(x.shape(), x.dtype(), x.device());

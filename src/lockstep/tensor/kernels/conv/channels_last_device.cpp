@@ -39,9 +39,9 @@ class PixelsOfThreads {
 };
 
 template <class T>
-KOKKOS_FUNCTION T sum_or(bool accumulate, T old, T value) {
+KOKKOS_FUNCTION T sum_of(T a, T b) {
   using Wide = SumOf<T>;
-  return accumulate ? static_cast<T>(static_cast<Wide>(old) + static_cast<Wide>(value)) : value;
+  return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
 }
 
 template <int n, class T, class Space>
@@ -52,11 +52,11 @@ void to_kernel(const Space& space, const Tensor& x, bool accumulate, const Tenso
   for_each(
       "lockstep::to_channels_last", space, pixels.count(), KOKKOS_LAMBDA(std::int64_t i) {
         const auto place = pixels[i];
-        Pack<T, n> old{}, values;
-        if (accumulate) old = load_pack<n>(out, place.pack);
+        Pack<T, n> values;
         for (int e = 0; e < n; ++e) values.values[e] = in[place.plain + e * pixels.plane()];
-        for (int e = 0; e < n; ++e) {
-          values.values[e] = sum_or(accumulate, old.values[e], values.values[e]);
+        if (accumulate) {
+          const auto old = load_pack<n>(out, place.pack);
+          for (int e = 0; e < n; ++e) values.values[e] = sum_of(old.values[e], values.values[e]);
         }
         store_pack(values, out, place.pack);
       });
@@ -73,7 +73,8 @@ void from_kernel(const Space& space, const Tensor& x, bool accumulate, const Ten
         const auto values = load_pack<n>(in, place.pack);
         for (int e = 0; e < n; ++e) {
           T& to = out[place.plain + e * pixels.plane()];
-          to = sum_or(accumulate, to, values.values[e]);
+          const T value = values.values[e];
+          to = accumulate ? sum_of(to, value) : value;
         }
       });
 }

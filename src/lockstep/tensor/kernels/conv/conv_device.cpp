@@ -150,8 +150,9 @@ Tensor with_missing_windows(const Conv2dProblem& whole, const Tensor& grad_y) {
   return all;
 }
 
-/// A pass of 16 bits with channels last, in one call. Returns false and does nothing if the library
-/// lacks it.
+/// A pass of 16 bits with channels last, in one call. Returns false and does nothing where it is
+/// none: of f32, of channels that do not fit, of left-out windows, of a batch for several calls,
+/// and where the library lacks it.
 bool run_channels_last(math::DeviceMath& math, const Conv2dProblem& p, ConvolutionPass pass,
                        bool accumulate, const PassTensors& t) {
   const DType dtype = t.first.dtype();

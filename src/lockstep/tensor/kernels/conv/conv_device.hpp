@@ -26,7 +26,8 @@ namespace lockstep::detail {
 // as such, or in f32 where the library has no algorithm for them. Their result is of their type, or
 // f32: then rounded to their type and converted, as libraries write no other.
 // Where x or y is in channel blocks, the library takes all of 16 bits with channels last, for which
-// those that are not so are copied; what it lacks so, and f32, is computed on plain copies.
+// those that are not so are copied; what it lacks so, and f32, is computed on plain copies. Such a
+// copy of a gradient is rounded before it is added.
 
 void forward_on_device(math::DeviceMath& math, const Conv2dProblem& problem, const Tensor& x,
                        const Tensor& weight, const Tensor& bias, const Tensor& y);
