@@ -3,7 +3,9 @@
 #include <cublasLt.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -71,6 +73,13 @@ void store(cudaDataType type, void* data, std::int64_t i, double value) {
     static_cast<float*>(data)[i] = static_cast<float>(value);
   }
 }
+
+/// By tanh, as cuBLASLt's documentation has it.
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+/// To some digits, which the test needs.
+double gelu_slope(double x) { return (gelu(x + 1e-6) - gelu(x - 1e-6)) / 2e-6; }
 
 /// A matrix as its layout describes it.
 struct Stored {
@@ -153,8 +162,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   EXPECT_EQ(terms, static_cast<std::int64_t>(b_transposed ? right.columns : right.rows));
   const auto epilogue = of<std::uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE);
   void* const vector = of<void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
-  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_DGELU) {
     EXPECT_EQ(of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE),
+              static_cast<std::int32_t>(result.type));
+  }
+  void* const second = of<void*>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER);
+  const auto second_stride = of<std::int64_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
+  if (second != nullptr) {
+    EXPECT_EQ(of<std::int32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE),
               static_cast<std::int32_t>(result.type));
   }
   const auto right_number = [&](std::int32_t i, std::int64_t t, std::int64_t column) {
@@ -177,7 +192,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
         sum *= number(factors, alpha, 0);
         if (number(factors, beta, 0) != 0)
           sum += number(factors, beta, 0) * number(result.type, d, to);
-        if (epilogue == CUBLASLT_EPILOGUE_BIAS) sum += number(result.type, vector, row);
+        if (epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+          sum += number(result.type, vector, row);
+        }
+        const std::int64_t in_second = row + column * second_stride;
+        if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+          store(result.type, second, in_second, sum);
+          sum = gelu(sum);
+        } else if (epilogue == CUBLASLT_EPILOGUE_DGELU) {
+          sum *= gelu_slope(number(result.type, second, in_second));
+        }
         store(result.type, d, to, sum);
       }
     }
@@ -300,6 +324,50 @@ TEST(CublasProduct, ReceivesTheDescriptionOfTheProduct) {
   }
 }
 
+TEST(CublasProduct, ReceivesTheMatrixOfAnEpilogueOfGelu) {
+  asked = {};
+  constexpr std::int64_t rows = 8, columns = 3, terms = 5, stride = 16;
+  const auto numbers = [](const Tensor& t) { return t.to(DType::f64).to_vector<double>(); };
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto make = [&](std::size_t count, std::size_t seed) {
+      return Tensor::from(eighths(count, seed)).to(dtype);
+    };
+    for (const Epilogue epilogue : {Epilogue::add_bias_gelu, Epilogue::gelu_slope}) {
+      ColumnMajorProduct p =
+          product_of({rows, columns, terms, 1, false, true, false, epilogue, true}, dtype);
+      p.second = {false, stride, 0, 16};
+      const Tensor a = make(rows * terms, 1), b = make(terms * columns, 2), bias = make(rows, 3),
+                   second = make(stride * columns, 4), result = make(rows * columns, 5);
+      const auto left = numbers(a), right = numbers(b), added = numbers(bias);
+      const auto old = numbers(second);
+      math::cublas_plan("test", p, gpu)
+          ->run("test", {a.data(), b.data(), result.data(), bias.data(), second.data()}, nullptr,
+                Stream(gpu));
+      const auto found = numbers(result), beside = numbers(second);
+      for (std::int64_t column = 0; column < columns; ++column) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          double sum = 0;
+          for (std::int64_t t = 0; t < terms; ++t) {
+            sum += left[static_cast<std::size_t>(row + t * rows)] *
+                   right[static_cast<std::size_t>(column + t * columns)];
+          }
+          const auto at = static_cast<std::size_t>(row + column * stride);
+          if (epilogue == Epilogue::add_bias_gelu) {
+            sum += added[static_cast<std::size_t>(row)];
+            EXPECT_NEAR(beside[at], sum, 1e-2 * std::abs(sum));
+            sum = gelu(sum);
+          } else {
+            EXPECT_EQ(beside[at], old[at]);
+            sum *= gelu_slope(old[at]);
+          }
+          EXPECT_NEAR(found[static_cast<std::size_t>(row + column * rows)], sum,
+                      1e-2 * std::abs(sum) + 1e-4);
+        }
+      }
+    }
+  }
+}
+
 TEST(CublasProduct, IsRequestedWithTf32WhereAllowedAndWithTheActualAlignments) {
   asked = {};
   ColumnMajorProduct p = product_of({4, 4, 4}, DType::f32);
@@ -314,6 +382,10 @@ TEST(CublasProduct, IsRequestedWithTf32WhereAllowedAndWithTheActualAlignments) {
   p.vector_alignment = 4;
   static_cast<void>(math::cublas_plan("test", p, gpu));
   EXPECT_EQ(asked.alignments, (std::array<std::uint32_t, 4>{256, 16, 64, 4}));
+  p.epilogue = Epilogue::gelu_slope;
+  p.second = {false, 4, 0, 8};
+  static_cast<void>(math::cublas_plan("test", p, gpu));
+  EXPECT_EQ(asked.alignments, (std::array<std::uint32_t, 4>{256, 16, 64, 8}));
   static_cast<void>(math::cublas_plan("test", product_of({4, 4, 4}, DType::bf16), gpu));
   EXPECT_EQ(asked.compute_type, CUBLAS_COMPUTE_32F);
   static_cast<void>(math::cublas_plan("test", product_of({4, 4, 4}, DType::f64), gpu));
@@ -344,7 +416,9 @@ TEST(CublasProduct, NamesTheProblemItCannotCompute) {
 TEST(CublasProduct, HasNoPlanWithAnEpilogueThatTheLibraryRefuses) {
   ColumnMajorProduct p = product_of({6, 4, 5}, DType::bf16);
   p.vector_alignment = 16;
-  for (const Epilogue epilogue : {Epilogue::add_bias, Epilogue::sum_right}) {
+  p.second = {false, 6, 0, 16};
+  for (const Epilogue epilogue :
+       {Epilogue::add_bias, Epilogue::sum_right, Epilogue::add_bias_gelu, Epilogue::gelu_slope}) {
     p.epilogue = epilogue;
     asked = {.has_algorithm = false};
     EXPECT_EQ(math::cublas_plan("linear", p, gpu), nullptr);
