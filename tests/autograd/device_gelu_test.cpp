@@ -54,7 +54,11 @@ std::vector<Tensor> results_of(const GeluCase& c, Device device, bool with_value
   }
   std::vector<Tensor> results{y.data()};
   for (const Variable& of : v) {
-    if (of.requires_grad()) results.push_back(of.grad());
+    if (of.requires_grad()) {
+      results.push_back(of.grad());
+    } else {
+      EXPECT_FALSE(of.grad().defined());
+    }
   }
   return results;
 }

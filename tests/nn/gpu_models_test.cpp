@@ -263,5 +263,65 @@ TEST(GpuModels, GptTrains) {
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-10) << i;
 }
 
+/// Calls of a gpt's MLPs, whose layers it does not see: as FullyShardedDataParallel with units of
+/// them.
+class CallsOfMlps : public ForwardHook {
+ public:
+  void before(const Module& module, const Variable& /*x*/) override {
+    const auto& children = module.children();
+    if (!children.empty() && children[0].first == "c_fc") ++calls_;
+  }
+  void after(const Module& /*module*/, Variable& /*y*/) override {}
+  [[nodiscard]] bool sees_parts_of(const Module& /*module*/) const override { return false; }
+  [[nodiscard]] int calls() const { return calls_; }
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(GpuModels, GptComputesGeluByItsProductsIn16BitsUnlessAHookSeesTheirLayers) {
+  const test::GpuStandIn gpu;
+  const Device device{DeviceType::sim, 0};
+  const DeviceGuard there(device);
+  constexpr int depth = 3;
+  int products = 0;
+  const auto train = [&](bool recompute) {
+    manual_seed(4);
+    CachingAllocator::of(device).flush();
+    Gpt gpt({.vocabulary = 11,
+             .context = 6,
+             .width = 8,
+             .depth = depth,
+             .heads = 2,
+             .recompute = recompute});
+    const int before = test::GpuStandIn::products_with_gelu();
+    Variable loss;
+    {
+      const Autocast autocast(Precision::bf16);
+      loss = gpt.loss(Variable(classes({2, 6}, 11, device)), classes({2, 6}, 11, device));
+    }
+    loss.backward();
+    products = test::GpuStandIn::products_with_gelu() - before;
+    std::vector<std::vector<double>> all{loss.data().to(DType::f64).to_vector<double>()};
+    for (const Variable& parameter : gpt.parameters()) {
+      all.push_back(parameter.grad().to(DType::f64).to_vector<double>());
+    }
+    return all;
+  };
+  const auto expected = train(false);
+  EXPECT_EQ(products, 2 * depth);
+  EXPECT_EQ(train(true), expected);
+  EXPECT_EQ(products, 3 * depth);
+  {
+    const CallsOfMlps hook;
+    EXPECT_EQ(train(true), expected);
+    EXPECT_EQ(products, 3 * depth);
+    EXPECT_EQ(hook.calls(), 2 * depth) << "forward, and again in backward";
+  }
+  const ResultTypes sees_layers;
+  EXPECT_NEAR(train(false)[0][0], expected[0][0], 1e-2);
+  EXPECT_EQ(products, 0);
+}
+
 }  // namespace
 }  // namespace lockstep::nn

@@ -13,9 +13,9 @@ namespace lockstep {
                                              const Variable& bias);
 
 /// linear(gelu(linear(x, weight1, bias1)), weight2, bias2), with gelu by tanh; both biases defined.
-/// On a GPU, of 16 bits (of variables, or under Autocast), gelu and its slope are computed by the
-/// products before and behind, from sums that are not rounded. The same for backward alone if
-/// `with_values` is false: the result's values are 0.
+/// On a GPU, of 16 bits (variables, or Autocast), gelu is part of the product before it, of sums
+/// not yet rounded, and its slope, at these sums as kept, of the one behind, where the library has
+/// them. For backward alone if `with_values` is false: the result's values are 0.
 [[nodiscard]] Variable linear_gelu_linear(const Variable& x, const Variable& weight1,
                                           const Variable& bias1, const Variable& weight2,
                                           const Variable& bias2, bool with_values = true);

@@ -6,12 +6,14 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/expect.hpp>
@@ -133,11 +135,16 @@ class GptMlp : public Module {
 
   Variable forward(const Variable& x) override { return (*dropout_)(projected(x, true)); }
   /// For backward only: the values of the result are not needed.
-  Variable forward_again(const Variable& x) { return (*dropout_)(projected(x, false)); }
+  Variable forward_again(const Variable& x) {
+    // A unit of FullyShardedDataParallel waits for its parameters here.
+    if (ForwardHook* const hook = ForwardHook::current()) hook->before(*this, x);
+    return (*dropout_)(projected(x, false));
+  }
 
  private:
   [[nodiscard]] Variable projected(const Variable& x, bool with_values) {
     if (is_fused(x)) {
+      const LayerScope scope(c_fc_->trace_name());  // the first layer, as in a fused row
       return linear_gelu_linear(x, c_fc_->weight(), c_fc_->bias(), c_proj_->weight(),
                                 c_proj_->bias(), with_values);
     }
@@ -145,8 +152,10 @@ class GptMlp : public Module {
     return with_values ? (*c_proj_)(hidden) : c_proj_->forward_without_values(hidden);
   }
   [[nodiscard]] bool is_fused(const Variable& x) const {
-    return math::device_math(x.data().device()) && !ForwardHook::is_on_parts_of(*this) &&
-           c_fc_->partition() == nullptr && c_proj_->partition() == nullptr;
+    return math::device_math(x.data().device()) &&
+           (autocast_enabled() || is_half(x.data().dtype())) &&
+           !ForwardHook::is_on_parts_of(*this) && c_fc_->partition() == nullptr &&
+           c_proj_->partition() == nullptr;
   }
 
   std::shared_ptr<Linear> c_fc_, c_proj_;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <lockstep/autograd/functional/attention.hpp>
-#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/parallel/collectives.hpp>
 
@@ -20,7 +19,7 @@ class Gathered {
     }
   }
 
-  /// x[B,G,S,D] of all ranks, one after another: [B,H,all S,D], each head for its query heads.
+  /// x[B,G,S,D] of all ranks, one after another: [B,G,all S,D].
   [[nodiscard]] Variable heads(const Variable& x) const {
     const std::int64_t missing = longest_ - x.shape()[2];
     const Shape rest{plan_.batch, plan_.key_heads, missing, plan_.width};
@@ -32,11 +31,7 @@ class Gathered {
           reshape(narrow(all, 0, r, 1), {plan_.batch, plan_.key_heads, longest_, plan_.width});
       parts.push_back(narrow(part, 2, 0, plan_.keys_of(r)));
     }
-    const std::int64_t times = plan_.group_heads();
-    const Variable one =
-        reshape(concat(parts, 2), {plan_.batch, plan_.key_heads, 1, total_, plan_.width});
-    return reshape(expand(one, {plan_.batch, plan_.key_heads, times, total_, plan_.width}),
-                   {plan_.batch, plan_.heads, total_, plan_.width});
+    return concat(parts, 2);
   }
 
   /// Which of all keys each of this rank's queries sees: bool [T, all S] on the host.

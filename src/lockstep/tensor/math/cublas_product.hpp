@@ -5,7 +5,7 @@
 
 namespace lockstep::math {
 
-/// By cuBLASLt; null for a product with a bias that it has only without. In builds with CUDA.
+/// By cuBLASLt; null for a product that it has only without its epilogue. In builds with CUDA.
 [[nodiscard]] std::unique_ptr<ProductPlan> cublas_plan(const char* name,
                                                        const ColumnMajorProduct& product,
                                                        Device device);
