@@ -230,10 +230,11 @@ TEST_F(OwnLoop, StopsOnRequestWithSeventyFiveAndGoesOnWhenItIsStartedAgain) {
   constexpr int epochs = 15;
   ASSERT_EQ(undisturbed(2, "calm", epochs).exit_code, 0);
   const auto words = command({"--min", "2", "--max", "2"}, save_and_load("stopped", epochs));
-  const std::string first = scratch_.file("stopped") + "/step-00000010.h5";
-  const Finished stopped = run({"sh", "-c",
-                                quoted(words) + "& pid=$!; until [ -e " + first +
-                                    " ]; do sleep 0.02; done; kill -TERM $pid; wait $pid"});
+  const std::string any = scratch_.file("stopped") + "/step-*.h5";
+  const Finished stopped =
+      run({"sh", "-c",
+           quoted(words) + "& pid=$!; until ls " + any +
+               " >/dev/null 2>&1; do sleep 0.02; done; kill -TERM $pid; wait $pid"});
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_EQ(all("end", "why"), Json({"stopped"})) << stopped.output;
   const auto report = Json::parse(read_file(dir() + "/program.json"));
@@ -253,11 +254,11 @@ TEST_F(OwnLoop, GoesOnUnderTheNextSupervisorWhereOneWasKilled) {
   constexpr int epochs = 15;
   ASSERT_EQ(undisturbed(2, "calm", epochs).exit_code, 0);
   const auto words = command({"--min", "2", "--max", "2"}, save_and_load("left", epochs));
-  const std::string first = scratch_.file("left") + "/step-00000010.h5";
-  const Finished finished =
-      run({"sh", "-c",
-           quoted(words) + "& pid=$!; until [ -e " + first +
-               " ]; do sleep 0.02; done; kill -KILL $pid; wait $pid; " + quoted(words)});
+  const std::string any = scratch_.file("left") + "/step-*.h5";
+  const Finished finished = run(
+      {"sh", "-c",
+       quoted(words) + "& pid=$!; until ls " + any +
+           " >/dev/null 2>&1; do sleep 0.02; done; kill -KILL $pid; wait $pid; " + quoted(words)});
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_TRUE(finished.says("goes on from step")) << finished.output;
   EXPECT_EQ(history("over").back().at("why"), "completed");
