@@ -13,6 +13,8 @@ namespace lockstep::detail {
 /// The values of a pack are of one channel, or of neighbouring ones.
 enum class PackOf : std::uint8_t { positions, channels };
 
+constexpr int channels_of_a_pack(int n, PackOf of) { return of == PackOf::channels ? n : 1; }
+
 /// Calls f.template operator()<n, of>() with the n of packs: 4 where extents and addresses allow
 /// it.
 template <class F>

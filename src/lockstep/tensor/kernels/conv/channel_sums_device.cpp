@@ -94,7 +94,7 @@ void channel_sums_on_device(const Tensor& x, bool accumulate, const Tensor& sums
       using Wide = SumOf<T>;
       with_packs(parts, {&x}, [&]<int n, PackOf of>() {
         if (!parts.by_columns) return sums_of_teams<n, T>(space, x, parts, partial);
-        sums_of_columns<of == PackOf::channels ? n : 1, T>(space, x, parts, partial);
+        sums_of_columns<channels_of_a_pack(n, of), T>(space, x, parts, partial);
       });
       if (sums.dtype() == x.dtype()) {
         join<T, Wide>(space, parts, partial, accumulate, sums);

@@ -112,7 +112,7 @@ Tensor statistics(const Space& space, const Tensor& x, const ChannelParts& parts
   Tensor partial = statistics_of_parts(x, parts);
   with_packs(parts, {&x}, [&]<int n, PackOf of>() {
     if (!parts.by_columns) return statistics_of_teams<n, T>(space, x, parts, partial);
-    statistics_of_columns<of == PackOf::channels ? n : 1, T>(space, x, parts, partial);
+    statistics_of_columns<channels_of_a_pack(n, of), T>(space, x, parts, partial);
   });
   return partial;
 }

@@ -220,7 +220,7 @@ Tensor join_gradients(const Space& space, const BatchNormInputs& in, const Chann
   const Tensor& output = in.relu ? y : in.x;
   with_packs(parts, {&in.x, &output, &grad_y}, [&]<int n, PackOf of>() {
     if (parts.by_columns) {
-      constexpr int together = of == PackOf::channels ? n : 1;
+      constexpr int together = channels_of_a_pack(n, of);
       const auto from = GradientPacks<T, together>::template of<Space>(in, y, grad_y);
       return gradients_of_columns<together, T>(space, from, parts, saved.mean, partial);
     }
