@@ -55,6 +55,19 @@ struct Batches {
   Tensor x, targets;  // the same memory in each step
 };
 
+/// Step number s of a loop: as it is, or, if the loop captures, three to warm up, then replays.
+template <class Step>
+void run(DeviceGraph& graph, bool captures, int s, const Step& step) {
+  if (!captures) {
+    step();
+  } else if (s < 3) {
+    graph.warm_up(step);
+  } else {
+    if (s == 3) graph.capture(step);
+    graph.replay();
+  }
+}
+
 /// Losses of ten steps, and then the parameters and buffers.
 std::vector<float> train(Device device, bool captures, bool scales) {
   const auto model = make_model(device);
@@ -79,14 +92,7 @@ std::vector<float> train(Device device, bool captures, bool scales) {
   for (int s = 0; s < 10; ++s) {
     batch.load(s);
     optimizer.set_lr(0.05 / (1 + s));
-    if (!captures) {
-      step();
-    } else if (s < 3) {
-      graph.warm_up(step);
-    } else {
-      if (s == 3) graph.capture(step);
-      graph.replay();
-    }
+    run(graph, captures, s, step);
     found.push_back(static_cast<float>(mean.item()));
   }
   for (const auto& entry : model->state_dict()) {
@@ -159,14 +165,7 @@ std::vector<float> train_after_overflows(Device device, bool captures, int skipp
     const auto most = std::ldexp(1.0F, skipped);  // finite times the scale after `skipped` halvings
     const auto last = most * static_cast<float>(s) / 8;
     x.copy_from(Tensor::from(std::vector<float>{most, -most / 2, most / 4, last}, {4}));
-    if (!captures) {
-      step();
-    } else if (s < 3) {
-      graph.warm_up(step);
-    } else {
-      if (s == 3) graph.capture(step);
-      graph.replay();
-    }
+    run(graph, captures, s, step);
     for (const float value : w.data().to(Device{}).to_vector<float>()) found.push_back(value);
   }
   return found;

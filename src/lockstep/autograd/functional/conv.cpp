@@ -6,6 +6,7 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
@@ -84,7 +85,7 @@ Variable wide_conv2d(const Operand& x, const Operand& weight, const Operand& bia
 
 Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options, Layout layout) {
-  if (!detail::convolves_16_bits(x, weight, bias)) {
+  if (!detail::multiplies_16_bits(x, weight, bias)) {
     return wide_conv2d(x, weight, bias, options, layout);
   }
   detail::ConvOperands operands(x, weight, bias);

@@ -7,21 +7,11 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv_form.hpp>
+#include <lockstep/autograd/functional/multiplies_16_bits.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
-#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep::detail {
-
-/// Whether a GPU (math/device_math.hpp) convolves these in 16 bits: those that Autocast rounds, or
-/// all of one 16-bit type. Elsewhere an Operand widens them.
-inline bool convolves_16_bits(const Variable& x, const Variable& weight, const Variable& bias) {
-  if (!math::device_math(x.data().device())) return false;
-  if (are_autocast_operands(x, weight, bias)) return true;
-  const DType dtype = x.data().dtype();
-  return is_half(dtype) && weight.data().dtype() == dtype &&
-         (!bias.defined() || bias.data().dtype() == dtype);
-}
 
 /// grad_bias (+)= the sum of grad_y[N,C, ...], or of an image in channel blocks, over samples and
 /// positions.

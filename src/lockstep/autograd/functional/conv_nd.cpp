@@ -132,7 +132,7 @@ Variable wide_conv_transpose(const Operand& x, const Operand& weight, const Oper
 template <class Kind, std::size_t dims>
 Variable conv_transpose(const Variable& x, const Variable& weight, const Variable& bias,
                         const ConvTransposeOptions<dims>& o) {
-  if (!detail::convolves_16_bits(x, weight, bias)) {
+  if (!detail::multiplies_16_bits(x, weight, bias)) {
     return wide_conv_transpose<Kind>(x, weight, bias, o);
   }
   detail::ConvOperands operands(x, weight, bias);
@@ -182,7 +182,7 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
 
 Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv3dOptions& options) {
-  if (!detail::convolves_16_bits(x, weight, bias)) return wide_conv3d(x, weight, bias, options);
+  if (!detail::multiplies_16_bits(x, weight, bias)) return wide_conv3d(x, weight, bias, options);
   detail::ConvOperands operands(x, weight, bias);
   const Shape shape = conv3d_shape(operands.x, operands.weight, operands.bias, options);
   Tensor y = Tensor::empty(shape, operands.x.dtype(), operands.x.device());

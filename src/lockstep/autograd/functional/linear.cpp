@@ -1,6 +1,5 @@
 #include <lockstep/autograd/functional/linear.hpp>
 
-#include <algorithm>
 #include <array>
 
 #include <lockstep/autograd/accumulate.hpp>
@@ -8,12 +7,12 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/expand.hpp>
+#include <lockstep/autograd/functional/multiplies_16_bits.hpp>
 #include <lockstep/autograd/linear_gradients.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/tensor/kernels/elementwise/activation.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
-#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
@@ -143,17 +142,6 @@ void count_product(const Tensor& y, const Tensor& weight) {
   count_flops(2 * y.numel() * weight.shape()[1]);
 }
 
-/// Whether a GPU multiplies all in one 16-bit type.
-bool multiplies_16_bits(const Variable& x, const std::array<const Variable*, 4>& parameters) {
-  if (!math::device_math(x.data().device())) return false;
-  const DType dtype = x.data().dtype();
-  const bool is_alike = is_half(dtype) && std::ranges::all_of(parameters, [&](const Variable* p) {
-                          return p->data().dtype() == dtype;
-                        });
-  return is_alike ||
-         are_autocast_operands(x, *parameters[0], *parameters[1], *parameters[2], *parameters[3]);
-}
-
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
@@ -171,7 +159,7 @@ Variable linear_without_values(const Variable& x, const Variable& weight, const 
 
 Variable linear_gelu_linear(const Variable& x, const Variable& weight1, const Variable& bias1,
                             const Variable& weight2, const Variable& bias2, bool with_values) {
-  if (!multiplies_16_bits(x, {&weight1, &bias1, &weight2, &bias2})) {
+  if (!detail::multiplies_16_bits(x, weight1, bias1, weight2, bias2)) {
     const Variable hidden = gelu(linear(x, weight1, bias1), Gelu::tanh);
     return with_values ? linear(hidden, weight2, bias2)
                        : linear_without_values(hidden, weight2, bias2);
