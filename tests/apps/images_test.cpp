@@ -5,8 +5,10 @@
 #include <apps/small_run.hpp>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <lockstep/data/files/hdf5_array.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace lockstep::test {
 namespace {
@@ -84,6 +86,31 @@ TEST_F(Images, OfADamagedFileItsNameIsTheRunsLastWord) {
   const Finished finished = classify(2, deck("bad"));
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(finished.says(bad + ": it is neither PNG nor JPEG")) << finished.output;
+}
+
+/// Of two ranks, the one that reads it tells the other; both save.
+TEST_F(Images, ADamagedFileOfTheTestSetDoesNotCostTheEpoch) {
+  const std::string bad = scratch_.file("images/val/lying/163.jpg"), whole = read_file(bad);
+  scratch_.write("images/val/lying/163.jpg", whole.substr(0, whole.size() / 3));
+  auto arguments = deck("run");
+  arguments.insert(arguments.end(), {"--set", "train.epochs=2"});
+  const Finished failed = classify(2, arguments);
+  EXPECT_EQ(failed.exit_code, 2) << failed.output;
+  EXPECT_TRUE(failed.says(bad)) << failed.output;
+  EXPECT_TRUE(failed.says("is saved: mend the cause and go on with --resume")) << failed.output;
+  scratch_.write("images/val/lying/163.jpg", whole);
+  EXPECT_TRUE(std::filesystem::exists(scratch_.file("run/checkpoints/step-00000005.h5")))
+      << "the first epoch's";
+  arguments.emplace_back("--resume");
+  const Finished resumed = classify(2, arguments);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  std::vector<std::int64_t> evaluated;
+  std::istringstream lines(read_file(scratch_.file("run/metrics.jsonl")));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = Json::parse(line);
+    if (row.at("kind") == "eval") evaluated.push_back(row.at("step").get<std::int64_t>());
+  }
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{5, 10}));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace {
 
 class WeightedSumNode : public PooledNode<WeightedSumNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit WeightedSumNode(Tensor weight) : weight_(std::move(weight)) {}
 
   void backward(const Tensor& grad_output) override {

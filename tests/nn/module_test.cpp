@@ -55,6 +55,14 @@ TEST(Module, LoadedStateIsTheModelsOwn) {
             from.fc->state_dict().at("weight").to_vector<float>());
 }
 
+TEST(Module, AStateLoadedBetweenForwardAndBackwardIsRefusedByBackward) {
+  Outer model;
+  const Variable x(Tensor::full({1, 4}, 1.0), true);
+  const Variable loss = sum(model.fc->forward(x));
+  model.load_state_dict(Outer().state_dict());
+  EXPECT_THROW(loss.backward(), Error);
+}
+
 TEST(Module, StateOfAnotherModelIsRefusedWithEveryDifferenceAndNothingIsCopied) {
   Outer model;
   StateDict other;

@@ -10,6 +10,7 @@
 #include <support/message_of.hpp>
 #include <support/test_devices.hpp>
 
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/any_key.hpp>
 #include <lockstep/optim/adadelta.hpp>
@@ -437,6 +438,19 @@ TEST_P(EveryOptimizer, LeavesAParameterWithoutGradientAsItIs) {
   optimizer->step();
   EXPECT_NE(values(moves), std::vector<float>{1.0F});
   EXPECT_EQ(values(stays), std::vector<float>{1.0F});
+}
+
+TEST_P(EveryOptimizer, AStepBetweenForwardAndBackwardIsRefusedByBackward) {
+  const auto moves = parameter("moves", {1.0F}), stays = parameter("stays", {1.0F});
+  const auto optimizer = make({moves, stays});
+  const auto loss_of = [](const nn::NamedParameter& p) { return sum(mul(p.variable, p.variable)); };
+  const Variable late = loss_of(moves), in_time = loss_of(stays);
+  set_grad(moves.variable, 1.0);
+  optimizer->step();
+  EXPECT_NE(test::message_of<Error>([&] { late.backward(); }).find("backward() of mul needs input"),
+            std::string::npos);
+  in_time.backward();
+  EXPECT_EQ(stays.variable.grad().item(), 2.0);
 }
 
 TEST_P(EveryOptimizer, LeavesTheGradientAsItIs) {

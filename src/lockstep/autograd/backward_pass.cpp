@@ -117,6 +117,7 @@ void BackwardPass::run() {
   {
     const Running running(*this);
     tells_observers_ = options_.inputs.empty() && !options_.nested;
+    expects_unchanged_inputs_ = true;
     try {
       const Ending ending{*this};
       check();
@@ -315,6 +316,7 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
 void BackwardPass::run_node(Node& node, std::span<const Tensor> grad_outputs) {
   const TraceScope scope("backward", node.name(), node.layer_);
   const PrecisionGuard precision(node.precision_);
+  if (expects_unchanged_inputs_) node.expect_unchanged_inputs();
   node.run(grad_outputs);
 }
 
@@ -349,7 +351,7 @@ void BackwardPass::run_deferred(std::vector<DeferredNode> nodes, const Variable&
   };
   {
     const Running running(*this);
-    tells_observers_ = true;
+    tells_observers_ = expects_unchanged_inputs_ = true;
     try {
       const Ending ending{*this};
       for (const DeferredNode& one : nodes) {

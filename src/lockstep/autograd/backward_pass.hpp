@@ -136,7 +136,7 @@ class BackwardPass {
   /// everything only it needed.
   void run_producer(std::size_t begin, std::size_t end);
   /// Runs a node with the gradients of its outputs.
-  static void run_node(Node& node, std::span<const Tensor> grad_outputs);
+  void run_node(Node& node, std::span<const Tensor> grad_outputs);
   /// Runs it for the inputs that the sink does not take, and defers it if there are others.
   void run_and_defer(const IntrusivePtr<Node>& node, std::span<const Tensor> grad_outputs);
   void contribution_arrived(const Variable& variable) const;
@@ -151,6 +151,8 @@ class BackwardPass {
   PassFollowers followers_;
   std::uint64_t oldest_ = 0;  ///< nothing that leads to an input is older
   bool tells_observers_ = false;
+  /// Not in steps: other trainers' steps move the parameters of a parameter server meanwhile.
+  bool expects_unchanged_inputs_ = false;
   bool ended_ = false;
 };
 

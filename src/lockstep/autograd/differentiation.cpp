@@ -42,6 +42,8 @@ struct NoLeafGradients final : GradSink {
 class AliasNode : public PooledNode<AliasNode> {
  public:
   static constexpr bool mixes_layouts = true;
+  static constexpr std::uint32_t saved_inputs = 0;
+  static constexpr bool is_view = true;
 
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
   void differentiate(Differentiation& d) override { d.give(0, d.grad_output()); }
@@ -130,6 +132,7 @@ std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradi
     {
       const TraceScope scope("backward", node->name(), node->layer_);
       const PrecisionGuard precision(node->precision_);
+      node->expect_unchanged_inputs();
       WithoutRounding without_rounding;
       for (int k = 0; k < node->input_count_; ++k) without_rounding.cover(node->input(k));
       Differentiation differentiation(*this, *node, outputs, grad_outputs, grad_inputs);

@@ -11,7 +11,8 @@ namespace lockstep {
 ///   void apply(const Tensor& x, bool accumulate, const Tensor& y) const;      // y (+)= M x
 ///   void transpose(const Tensor& y, bool accumulate, const Tensor& x) const;  // x (+)= M^T y
 ///   static const char* name() noexcept;
-/// and may have mixes_layouts, as a Node. One that is its own transpose says so in place of it:
+/// and may have mixes_layouts, as a Node, and saves_input if it depends on x's value. One that is
+/// its own transpose says so in place of it:
 ///   static constexpr bool symmetric = true;
 template <class Map, bool transposed = false>
 class LinearMapNode;
@@ -42,6 +43,8 @@ class LinearMapNode : public PooledNode<LinearMapNode<Map, transposed>> {
  public:
   static constexpr bool mixes_layouts = requires { requires Map::mixes_layouts; };
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = requires { requires Map::saves_input; }
+  ? 1 : 0;
 
   explicit LinearMapNode(Map map) : map_(std::move(map)) {}
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <utility>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -18,6 +19,7 @@ thread_local constinit std::uint64_t newest_sequence = 0;
 
 struct Node::FurtherInputs {
   std::array<Variable, 12> inputs;
+  std::array<std::uint32_t, 12> versions{};
   FurtherInputs* next = nullptr;
 };
 
@@ -63,6 +65,7 @@ void Node::add_input(const Variable& variable) {
   auto place = static_cast<std::size_t>(input_count_++);
   if (place < inputs_.size()) {
     inputs_[place] = variable;
+    versions_[place] = variable.version();
     if (!reads_inputs_) make_edge(place);
     return;
   }
@@ -73,6 +76,30 @@ void Node::add_input(const Variable& variable) {
   }
   if (!*block) *block = ObjectPool<FurtherInputs>::instance().make();
   (*block)->inputs[place] = variable;
+  (*block)->versions[place] = variable.version();
+}
+
+void Node::expect_unchanged_inputs() const {
+  std::uint32_t saved = saved_inputs_;
+  for (int i = 0; saved != 0 && i < std::min(input_count_, inline_inputs); ++i, saved >>= 1U) {
+    const auto place = static_cast<std::size_t>(i);
+    if ((saved & 1U) != 0 && inputs_[place].version() != versions_[place]) refuse_changed(i);
+  }
+  int i = inline_inputs;
+  for (const FurtherInputs* block = further_inputs_; block; block = block->next) {
+    for (std::size_t k = 0; k < block->inputs.size() && i < input_count_; ++k, ++i) {
+      const bool is_saved = (saved_inputs_ >> static_cast<unsigned>(std::min(i, 31)) & 1U) != 0;
+      if (is_saved && block->inputs[k].version() != block->versions[k]) refuse_changed(i);
+    }
+  }
+}
+
+void Node::refuse_changed(int i) const {
+  throw Error(std::string("backward() of ") + name() + " needs input " + std::to_string(i) + ", " +
+              describe(input(i).data()) +
+              ", as it was in the forward pass, but it was changed in place since then: by an "
+              "optimizer's step(), load_state_dict(), or an assignment under NoGradGuard. Call "
+              "backward() before the change, or compute the loss again after it");
 }
 
 void Node::make_edge(std::size_t i) noexcept {
@@ -135,6 +162,9 @@ void Node::attach(std::span<Tensor> outputs, std::span<Variable> results,
       if (!record || !record->producer) continue;
       // Another thread made it, so its number may be ahead of this thread's (Lamport 1978).
       newest_sequence = std::max(newest_sequence, record->producer->sequence_);
+    }
+    for (const int i : {0, 1}) {
+      if (node->is_bilinear_ && !node->input(1 - i).requires_grad()) node->does_not_save(i);
     }
     node->sequence_ = ++newest_sequence;
     node->output_count_ = static_cast<int>(outputs.size());

@@ -48,6 +48,14 @@ class Node : public RefCounted<Node> {
   static constexpr bool reads_inputs = true;
   /// Whether differentiate() reads the value of an output (Differentiation::output).
   static constexpr bool reads_outputs = true;
+  /// The inputs, a bit each (the last for all from 31 on), whose values the backward pass needs as
+  /// they were in forward, wherever the node keeps them: Variable::backward() throws if one was
+  /// changed in place since (Variable::version).
+  static constexpr std::uint32_t saved_inputs = ~std::uint32_t{0};
+  /// Whether inputs 0 and 1 are needed for each other's gradient alone, as factors are.
+  static constexpr bool is_bilinear = false;
+  /// Whether the output shares the memory of input 0.
+  static constexpr bool is_view = false;
 
   [[nodiscard]] virtual const char* name()
       const noexcept = 0;  ///< static string, for messages and traces
@@ -59,6 +67,8 @@ class Node : public RefCounted<Node> {
  protected:
   Node();
   virtual ~Node();
+  /// For constructors: input i is not needed after all, as this node keeps something else.
+  void does_not_save(int i) noexcept { saved_inputs_ &= ~(std::uint32_t{1} << i); }
 
   /// The destination of input i's gradient. Call at most once an input, right before writing it.
   [[nodiscard]] GradTarget grad_target(int i);
@@ -105,6 +115,9 @@ class Node : public RefCounted<Node> {
   static void attach(std::span<Tensor> outputs, std::span<Variable> results,
                      const IntrusivePtr<Node>& node, const NodeInputs& inputs);
   void add_input(const Variable& variable);
+  /// Throws Error if one of saved_inputs was changed in place since it was recorded.
+  void expect_unchanged_inputs() const;
+  [[noreturn]] void refuse_changed(int i) const;
   /// The input as this node has it: one without a gradient gets none later either, though it may be
   /// trained before the backward pass.
   static Variable as_recorded(const Variable& input);
@@ -113,11 +126,13 @@ class Node : public RefCounted<Node> {
   [[nodiscard]] const Variable& further_input(int i) const;
 
   std::array<Variable, inline_inputs> inputs_;
+  std::array<std::uint32_t, inline_inputs> versions_{};  ///< of inputs_, when they were recorded
+  std::uint32_t saved_inputs_ = ~std::uint32_t{0};
   FurtherInputs* further_inputs_ = nullptr;
   int input_count_ = 0;
   int output_count_ = 0;
   bool discovered_ = false;  ///< during backward: its inputs are counted
-  bool reads_inputs_ = true, reads_outputs_ = true;
+  bool reads_inputs_ = true, reads_outputs_ = true, is_view_ = false, is_bilinear_ = false;
   std::uint8_t edges_ = 0;  ///< a bit for each of inputs_
   Precision precision_;     ///< of its thread when it was recorded
   std::uint64_t sequence_ = 0;
@@ -169,6 +184,9 @@ void record(std::span<Tensor> outputs, std::span<Variable> results, const NodeIn
     node = IntrusivePtr<Node>(ObjectPool<NodeType>::instance().make(std::forward<Args>(args)...));
     node->reads_inputs_ = NodeType::reads_inputs;
     node->reads_outputs_ = NodeType::reads_outputs;
+    node->saved_inputs_ &= NodeType::saved_inputs;
+    node->is_bilinear_ = NodeType::is_bilinear;
+    node->is_view_ = NodeType::is_view;
   }
   Node::attach(outputs, results, node, inputs);
 }

@@ -36,6 +36,7 @@ class TrilinearNode : public PooledNode<TrilinearNode<Form>> {
  public:
   static constexpr bool mixes_layouts = Form::mixes_layouts;
   static constexpr bool reads_outputs = false;
+  static constexpr bool is_bilinear = true;
 
   TrilinearNode(Form form, int by) : form_(std::move(form)), by_(by) {}
 

@@ -62,6 +62,13 @@ VariableRecord::~VariableRecord() {
   if (producer) Node::let_go(std::move(producer));
 }
 
+const VariableRecord& VariableRecord::base() const noexcept {
+  const VariableRecord* record = this;
+  while (record->producer && record->producer->is_view_)
+    record = record->producer->input(0).record();
+  return *record;
+}
+
 void VariableRecord::join_outputs(VariableRecord& other) noexcept {
   other.previous_output = this;
   other.next_output = next_output;
@@ -98,6 +105,14 @@ Variable::Variable(Tensor data, bool requires_grad)
   record_->requires_grad = requires_grad;
 }
 
+std::uint32_t Variable::version() const noexcept {
+  return record_ ? record_->base().version.load(std::memory_order_relaxed) : 0;
+}
+
+void Variable::increment_version() const {
+  value().base().version.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Variable::set_requires_grad(bool on) const {
   if (!is_leaf()) throw Error("only a leaf can be frozen or trained, not an operation's result");
   if (on) expect_floating(data());
@@ -111,7 +126,9 @@ void Variable::set_dtype(DType dtype) const {
     throw Error("a variable " + describe(data()) + " cannot become " + std::string(name_of(dtype)) +
                 ": only floating tensors have gradients");
   }
+  if (dtype == data().dtype()) return zero_grad();
   record_->data = record_->data.to(dtype);
+  increment_version();
   record_->grad = {};
   zero_grad();
 }
@@ -127,6 +144,7 @@ void Variable::set_value(const Tensor& value) const {
   if (!value.defined() || value.dtype() != data().dtype())
     throw Error("a variable " + describe(data()) + " keeps its dtype when its value is replaced");
   record_->data = value;
+  increment_version();
   record_->grad = {};
   zero_grad();
 }

@@ -47,6 +47,9 @@ struct VariableRecord : RefCounted<VariableRecord> {
   DType rounds_results_to = DType::f32;  ///< bf16 or f16: an Operand's f32 copy of such a variable
   std::int32_t pending_uses = 0;         ///< during backward: contributions still to come
   std::int32_t output = 0;               ///< of the producer: its number
+  /// Changes of the value in place. Several trainers may step a parameter server's parameters while
+  /// others compute with them.
+  mutable std::atomic<std::uint32_t> version = 0;
   /// Owners that are inputs of nodes which do not read the value. Counted by the thread that uses
   /// the graph; others may drop handles meanwhile.
   std::atomic<std::int32_t> edges = 0;
@@ -55,6 +58,9 @@ struct VariableRecord : RefCounted<VariableRecord> {
   /// that backward did not reach.
   VariableRecord *previous_output = this, *next_output = this;
   std::vector<GradHookEntry> grad_hooks;
+
+  /// What this is a view of (Node::is_view), or itself: views and their base share a version.
+  [[nodiscard]] const VariableRecord& base() const noexcept;
 
   void join_outputs(VariableRecord& other) noexcept;  ///< not in a ring so far
   void leave_outputs() noexcept;
@@ -101,8 +107,7 @@ class Variable {
   /// old x, and results computed from it, keep the old value. A leaf that requires a gradient
   /// throws Error, as in PyTorch, and so does one that other handles share if the result needs no
   /// gradient either, since these would keep the old value. Under NoGradGuard: the value changes in
-  /// place, for every handle to x. Do not call it between a forward pass that used x and its
-  /// backward. Throws ShapeError if y cannot be repeated to the shape of x.
+  /// place, for every handle to x. Throws ShapeError if y cannot be repeated to the shape of x.
   Variable& operator+=(const Variable& y) &;
   Variable& operator-=(const Variable& y) &;
   Variable& operator*=(const Variable& y) &;
@@ -122,6 +127,12 @@ class Variable {
   /// Moves the value of this leaf, and its gradient, to a device. Tensors taken from data() before
   /// keep the old memory. Throws Error for the result of an operation.
   void set_device(Device device) const;
+  /// How often the value was changed in place: by optimizers, load_state_dict(), `x += y` under
+  /// NoGradGuard and the setters above. A backward pass through an operation that read the earlier
+  /// value throws Error. 0 if undefined.
+  [[nodiscard]] std::uint32_t version() const noexcept;
+  /// For code that writes to the memory of data(), whose changes do not count by themselves.
+  void increment_version() const;
   /// Made from a tensor, not by an operation that was recorded.
   [[nodiscard]] bool is_leaf() const { return !value().producer && !record_->graph_freed; }
 

@@ -111,6 +111,11 @@ bool Module::forward_is_collective() const {
                              [](const auto& c) { return c.second->forward_is_collective(); });
 }
 
+void Module::load_state_dict(const StateDict& state) {
+  copy_state(state, state_dict());
+  for (const Variable& parameter : parameters()) parameter.increment_version();
+}
+
 void Module::to(DType dtype) const {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
     throw ShapeError("a module's parameters can be converted to f32, bf16 or f16, not to " +

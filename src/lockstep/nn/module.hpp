@@ -57,7 +57,7 @@ class Module {
   /// model's own memory.
   [[nodiscard]] StateDict state_dict() const;
   /// Copies into the model's tensors. Throws Error listing names or shapes that do not fit.
-  void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
+  void load_state_dict(const StateDict& state);
 
   /// Sets training mode (dropout is active) or evaluation mode, for this and all sub-modules.
   void train(bool on = true);

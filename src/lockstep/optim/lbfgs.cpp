@@ -119,6 +119,7 @@ void LBFGS::set(const Flat& x, double t, const Flat& d) const {
         out[i] = static_cast<std::remove_reference_t<decltype(*out)>>(x[at] + t * d[at]);
     });
     if (!is_here) data.copy_from(here);
+    parameter.variable.increment_version();
   }
 }
 

@@ -179,7 +179,9 @@ void Optimizer::update_all(double gradient_factor, const StepTensors* tensors) {
     run.tensors = tensors;
     for (; begin < end; ++begin) {
       const Seen& seen = seen_[begin];
-      if (seen.has_gradient && seen.step) run.step = ++*seen.step;
+      if (!seen.has_gradient) continue;
+      if (seen.step) run.step = ++*seen.step;
+      parameters_[order_[begin]].variable.increment_version();
     }
     update_with_master(run);
   }

@@ -139,6 +139,8 @@ namespace {
 /// reads; its backward waits for the transposed collective.
 class StartNode : public PooledNode<StartNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit StartNode(IntrusivePtr<StartedExchange> exchange) : exchange_(std::move(exchange)) {}
   void backward(const Tensor& grad_ticket) override {
     exchange_->backward.wait();
@@ -155,6 +157,7 @@ class StartNode : public PooledNode<StartNode> {
 class WaitNode : public PooledNode<WaitNode> {
  public:
   static constexpr bool mixes_layouts = true;  // ranks are rows of all_gather's output
+  static constexpr std::uint32_t saved_inputs = 0;
 
   explicit WaitNode(IntrusivePtr<StartedExchange> exchange) : exchange_(std::move(exchange)) {}
   void backward(const Tensor& grad_output) override {
@@ -267,6 +270,8 @@ namespace {
 
 class SendNode : public PooledNode<SendNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   SendNode(GroupPtr group, int peer, int tag) : group_(std::move(group)), peer_(peer), tag_(tag) {}
   void backward(const Tensor& /*grad_output*/) override {
     const CallLabel label("backward of send");
@@ -283,6 +288,8 @@ class SendNode : public PooledNode<SendNode> {
 
 class ReceiveNode : public PooledNode<ReceiveNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   ReceiveNode(GroupPtr group, int peer, int tag)
       : group_(std::move(group)), peer_(peer), tag_(tag) {}
   void backward(const Tensor& grad_output) override {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/comm/agreed_error.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batches/batch_source.hpp>
 #include <lockstep/data/batches/epoch_order.hpp>
@@ -256,7 +258,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   double training_wall = 0;
   Outcome& outcome = report.outcome();
   if (lacks_evaluation()) {
-    if (const auto found = report_evaluation(*judge_, judging_set(task_.data()), report)) {
+    if (const auto found = report_evaluation(*judge_, judging_set(task_.data()), report, states)) {
       take(*found);
       states.after_epoch(is_over());
     } else {
@@ -270,13 +272,14 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     outcome.stopped = train_epoch(report, states);
     training_wall += clock_.totals().wall - wall_before;
     if (outcome.stopped != StopReason::none) break;
-    outcome.stopped = finish_epoch(report);
+    outcome.stopped = finish_epoch(report, states);
     if (outcome.stopped == StopReason::none) states.after_epoch(is_over());
   }
   if (outcome.stopped == StopReason::stop_after_steps && state_.position > 0 && judge_ &&
-      !report_evaluation(*judge_, judging_set(task_.data()), report))
+      !report_evaluation(*judge_, judging_set(task_.data()), report, states))
     outcome.stopped = stop_->answer();
-  if (test_ && outcome.stopped == StopReason::none && !report_evaluation(*test_, "test", report))
+  if (test_ && outcome.stopped == StopReason::none &&
+      !report_evaluation(*test_, "test", report, states))
     outcome.stopped = stop_->answer();
   const bool stopped = outcome.stopped != StopReason::none;
   agree(*ranks_.all, [&] { folder.expect_there(); });
@@ -311,7 +314,7 @@ StopReason Trainer::planned_stop() const noexcept {
   return StopReason::none;
 }
 
-StopReason Trainer::finish_epoch(RunReport& report) {
+StopReason Trainer::finish_epoch(RunReport& report, RunStates& states) {
   const MetricsRow row = report.epoch(epoch_loss_);
   ++state_.epoch;
   state_.position = 0;
@@ -320,7 +323,7 @@ StopReason Trainer::finish_epoch(RunReport& report) {
 
   const auto start = Clock::now();
   std::optional<Evaluation> found;
-  if (judge_) found = evaluate_until_stop(*judge_);
+  if (judge_) found = evaluate_until_stop(*judge_, states);
   report.epoch_finished(row, found, seconds_since(start));
   if (found) take(*found);
   return judge_ && !found ? stop_->answer() : StopReason::none;
@@ -352,20 +355,29 @@ Evaluation Trainer::evaluate() {
   return evaluate(*judge_, [] { return true; }).value();
 }
 
-std::optional<Evaluation> Trainer::evaluate_until_stop(Evaluator& evaluator) {
+std::optional<Evaluation> Trainer::evaluate_until_stop(Evaluator& evaluator, RunStates& states) {
   step_start_ = Clock::now();
-  return evaluate(evaluator, [this] {
-    if (stop_->answer() != StopReason::none) return false;
-    ask_whether_to_stop();
-    step_start_ = Clock::now();
-    return true;
-  });
+  try {
+    return evaluate(evaluator, [this] {
+      if (stop_->answer() != StopReason::none) return false;
+      ask_whether_to_stop();
+      step_start_ = Clock::now();
+      return true;
+    });
+  } catch (const AgreedError& error) {
+    states.finish(true);
+    const AgreedFailure& failure = error;
+    const std::string_view said = error.what();
+    throw AgreedError(failure, fmt::format("{}{} The training up to this evaluation is saved: "
+                                           "mend the cause and go on with --resume.",
+                                           said, said.ends_with('.') ? "" : "."));
+  }
 }
 
 std::optional<Evaluation> Trainer::report_evaluation(Evaluator& evaluator, const char* set,
-                                                     RunReport& report) {
+                                                     RunReport& report, RunStates& states) {
   const auto start = Clock::now();
-  auto found = evaluate_until_stop(evaluator);
+  auto found = evaluate_until_stop(evaluator, states);
   if (found) report.evaluated(set, *found, seconds_since(start));
   return found;
 }

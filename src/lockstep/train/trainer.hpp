@@ -134,15 +134,17 @@ class Trainer {
   /// Reason to end before its last step; none if it did not.
   StopReason train_epoch(RunReport& report, RunStates& states);
   /// Reason to end before its evaluation was complete; none if it is.
-  [[nodiscard]] StopReason finish_epoch(RunReport& report);
+  [[nodiscard]] StopReason finish_epoch(RunReport& report, RunStates& states);
   /// Evaluates the model that the parts choose on a set. Nothing if `goes_on` was false.
   [[nodiscard]] std::optional<Evaluation> evaluate(Evaluator& evaluator,
                                                    const std::function<bool()>& goes_on);
-  /// In run(): the same, until any rank has a reason to stop; stop_ then says which.
-  [[nodiscard]] std::optional<Evaluation> evaluate_until_stop(Evaluator& evaluator);
+  /// In run(): the same, until any rank has a reason to stop; stop_ then says which. Saves the
+  /// state if a rank cannot evaluate its samples, and throws AgreedError.
+  [[nodiscard]] std::optional<Evaluation> evaluate_until_stop(Evaluator& evaluator,
+                                                              RunStates& states);
   /// The same, with a report.
   [[nodiscard]] std::optional<Evaluation> report_evaluation(Evaluator& evaluator, const char* set,
-                                                            RunReport& report);
+                                                            RunReport& report, RunStates& states);
   /// Whether the last finished epoch was not evaluated before the run stopped.
   [[nodiscard]] bool lacks_evaluation() const noexcept;
   /// Keeps the epoch's evaluation for the next checkpoint, and tells the parts.

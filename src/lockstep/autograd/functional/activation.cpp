@@ -65,6 +65,8 @@ class SiluNode : public PooledNode<SiluNode> {
 
 class SigmoidNode : public PooledNode<SigmoidNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit SigmoidNode(Tensor y) : y_(std::move(y)) {}
 
   void backward(const Tensor& grad_output) override {
@@ -83,6 +85,8 @@ class SigmoidNode : public PooledNode<SigmoidNode> {
 
 class TanhNode : public PooledNode<TanhNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit TanhNode(Tensor y) : y_(std::move(y)) {}
 
   void backward(const Tensor& grad_output) override {
@@ -101,6 +105,8 @@ class TanhNode : public PooledNode<TanhNode> {
 
 class SoftmaxNode : public PooledNode<SoftmaxNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   SoftmaxNode(Tensor y, int dim) : y_(std::move(y)), dim_(dim) {}
 
   void backward(const Tensor& grad_output) override {
@@ -121,7 +127,9 @@ class SoftmaxNode : public PooledNode<SoftmaxNode> {
 
 class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
  public:
-  LogSoftmaxNode(Tensor x_or_y, int dim) : x_or_y_(std::move(x_or_y)), dim_(dim) {}
+  LogSoftmaxNode(Tensor x_or_y, int dim) : x_or_y_(std::move(x_or_y)), dim_(dim) {
+    if (!is_half(x_or_y_.dtype())) does_not_save(0);
+  }
 
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {

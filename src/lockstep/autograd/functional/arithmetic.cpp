@@ -56,6 +56,7 @@ Variable share_of(const Variable& grad_output, const Tensor& operand) {
 class AddNode : public PooledNode<AddNode> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0;
 
   void backward(const Tensor& grad_output) override {
     if (const auto b = grad_target(1); b.wanted) give(b, grad_output, 1);
@@ -76,6 +77,7 @@ class AddNode : public PooledNode<AddNode> {
 class SubNode : public PooledNode<SubNode> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0;
 
   void backward(const Tensor& grad_output) override {
     if (const auto b = grad_target(1); b.wanted) give(b, grad_output, -1);
@@ -92,6 +94,7 @@ class SubNode : public PooledNode<SubNode> {
 class MulNode : public PooledNode<MulNode> {
  public:
   static constexpr bool reads_outputs = false;
+  static constexpr bool is_bilinear = true;
 
   void backward(const Tensor& grad_output) override {
     const Shape& full = grad_output.shape();
@@ -113,6 +116,8 @@ class MulNode : public PooledNode<MulNode> {
 // y = a / b: dy/da = 1 / b, dy/db = -y / b.
 class DivNode : public PooledNode<DivNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0b10;
+
   explicit DivNode(Tensor y) : y_(std::move(y)) {}
 
   void backward(const Tensor& grad_output) override {
@@ -187,6 +192,7 @@ class NumberOverNode : public PooledNode<NumberOverNode> {
 class AddNumberNode : public PooledNode<AddNumberNode> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0;
 
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
   void differentiate(Differentiation& d) override { d.give(0, d.grad_output()); }
@@ -229,6 +235,7 @@ struct Unmasked {
 class CastNode : public PooledNode<CastNode> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0;
 
   void backward(const Tensor& grad_output) override {
     if (!input(0).is_leaf()) return pass_grad(0, grad_output.to(input(0).data().dtype()));

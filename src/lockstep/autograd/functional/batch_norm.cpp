@@ -22,6 +22,7 @@ namespace {
 class BatchNormNode : public PooledNode<BatchNormNode> {
  public:
   static constexpr bool mixes_layouts = true;
+  static constexpr std::uint32_t saved_inputs = 0b0011;
 
   BatchNormNode(BatchNormInputs inputs, bool training, double eps, BatchNormSaved saved, Tensor y)
       : inputs_(std::move(inputs)),
@@ -86,6 +87,7 @@ using Exchange = std::shared_ptr<const StatisticsExchange>;
 class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
  public:
   static constexpr bool mixes_layouts = true;
+  static constexpr std::uint32_t saved_inputs = 0b0011;
 
   SyncBatchNormNode(BatchNormInputs inputs, BatchNormSaved saved, Tensor y, Tensor count,
                     Exchange exchange)

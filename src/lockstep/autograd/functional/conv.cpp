@@ -14,6 +14,8 @@ namespace {
 class Conv2dNode : public PooledNode<Conv2dNode> {
  public:
   static constexpr bool mixes_layouts = true;
+  static constexpr std::uint32_t saved_inputs = 0b011;
+  static constexpr bool is_bilinear = true;
 
   explicit Conv2dNode(const Conv2dOptions& options) : options_(options) {}
 

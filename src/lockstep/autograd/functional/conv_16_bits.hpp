@@ -40,7 +40,9 @@ template <class Kind, bool transposed>
 class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0b011;
   static constexpr bool mixes_layouts = !transposed && std::is_same_v<Kind, Images>;
+  static constexpr bool is_bilinear = true;
 
   Conv16BitsNode(const typename Kind::Options& options, Tensor x, Tensor weight)
       : form_{options}, x_(std::move(x)), weight_(std::move(weight)) {}

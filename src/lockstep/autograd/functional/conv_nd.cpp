@@ -16,6 +16,9 @@ namespace {
 
 class Conv3dNode : public PooledNode<Conv3dNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0b011;
+  static constexpr bool is_bilinear = true;
+
   explicit Conv3dNode(const Conv3dOptions& options) : options_(options) {}
 
   void backward(const Tensor& grad_output) override {
@@ -44,6 +47,9 @@ class Conv3dNode : public PooledNode<Conv3dNode> {
 template <class Kind>
 class ConvTransposeNode : public PooledNode<ConvTransposeNode<Kind>> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0b011;
+  static constexpr bool is_bilinear = true;
+
   explicit ConvTransposeNode(const typename Kind::Options& options) : options_(options) {}
 
   void backward(const Tensor& grad_output) override {

@@ -28,6 +28,8 @@ PoolOptions<2> options_of(const SquareWindow& window) {
 
 class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0b011;
+
   Conv2dMaxPool2dReluNode(Conv2dMaxPool2dInputs inputs, Tensor y, Tensor code)
       : inputs_(std::move(inputs)), y_(std::move(y)), code_(std::move(code)) {}
 

@@ -8,6 +8,8 @@ namespace {
 
 class EmbeddingBagNode : public PooledNode<EmbeddingBagNode> {
  public:
+  static constexpr bool is_bilinear = true;
+
   EmbeddingBagNode(Bags bags, Tensor chosen) : bags_(std::move(bags)), chosen_(std::move(chosen)) {}
 
   void backward(const Tensor& grad_output) override {

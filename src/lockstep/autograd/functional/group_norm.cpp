@@ -20,6 +20,8 @@ namespace {
 
 class GroupNormNode : public PooledNode<GroupNormNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0b011;
+
   GroupNormNode(std::int64_t groups, Tensor mean, Tensor rstd, double eps)
       : groups_(groups), mean_(std::move(mean)), rstd_(std::move(rstd)), eps_(eps) {}
 

@@ -37,6 +37,7 @@ Variable& Variable::become(const char* operation, const Variable& result) {
     *this = result;
   } else {
     data().copy_from(result.data().to(data().dtype()));
+    increment_version();
   }
   return *this;
 }

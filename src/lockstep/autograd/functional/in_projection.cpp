@@ -21,6 +21,8 @@ Tensor third(const Tensor& t, std::int64_t i) {
 
 class InProjectionNode : public MultiOutputNode<InProjectionNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0b01111;
+
   using Operands = std::array<Tensor, 4>;  ///< query, key, value and weight
 
   /// The operands as multiplied, after any rounding.

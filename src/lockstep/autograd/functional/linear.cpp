@@ -35,6 +35,8 @@ struct LinearForm {
 class LinearNode : public PooledNode<LinearNode> {
  public:
   static constexpr bool reads_inputs = false, reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0b011;
+  static constexpr bool is_bilinear = true;
 
   /// The operands as multiplied, after any rounding.
   LinearNode(Tensor x, Tensor weight) : x_(std::move(x)), weight_(std::move(weight)) {}
@@ -73,6 +75,7 @@ class LinearNode : public PooledNode<LinearNode> {
 class GeluLinearNode : public PooledNode<GeluLinearNode> {
  public:
   static constexpr bool reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0b011;
 
   /// The operands as multiplied.
   GeluLinearNode(Tensor hidden, Tensor weight)

@@ -207,6 +207,8 @@ class ScaledLossNode : public LinearLossNode<ScaledLossNode<Loss>, Loss> {
   using Base = LinearLossNode<ScaledLossNode, Loss>;
 
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   ScaledLossNode(ProductGradients of_sum, Tensor target, Loss loss, Tensor divisor)
       : Base(std::move(target), std::move(loss), std::move(divisor)), of_sum_(std::move(of_sum)) {}
 

@@ -18,6 +18,7 @@ Dims last_dims(int count) {
 class LayerNormNode : public PooledNode<LayerNormNode> {
  public:
   static constexpr bool reads_outputs = false;
+  static constexpr std::uint32_t saved_inputs = 0b011;
 
   LayerNormNode(Tensor mean, Tensor inverse_std, double eps)
       : mean_(std::move(mean)), inverse_std_(std::move(inverse_std)), eps_(eps) {}

@@ -74,6 +74,7 @@ Tensor checked_lengths(const RnnPlan& plan, const Tensor& lengths, Device of_x) 
 class RecurrentNode : public MultiOutputNode<RecurrentNode> {
  public:
   enum Input { x, h0, c0, weight_ih, weight_hh, bias_ih, bias_hh };
+  static constexpr std::uint32_t saved_inputs = 1U << x | 1U << weight_ih | 1U << weight_hh;
 
   /// x and weight_ih as multiplied, after any rounding.
   RecurrentNode(const RnnPlan& plan, RnnStates states, Tensor of_x, Tensor of_weight_ih)

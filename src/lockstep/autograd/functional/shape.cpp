@@ -19,6 +19,9 @@ namespace {
 
 class ReshapeNode : public PooledNode<ReshapeNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+  static constexpr bool is_view = true;
+
   void backward(const Tensor& grad_output) override {
     pass_grad(0, grad_output.reshape(input(0).shape()));
   }
@@ -56,6 +59,8 @@ struct NarrowMap {
 
 class ConcatNode : public PooledNode<ConcatNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit ConcatNode(int dim) : dim_(dim) {}
 
   void backward(const Tensor& grad_output) override {
@@ -83,6 +88,8 @@ class ConcatNode : public PooledNode<ConcatNode> {
 
 class SplitNode : public MultiOutputNode<SplitNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit SplitNode(int dim, std::vector<std::int64_t> sizes)
       : dim_(dim), sizes_(std::move(sizes)) {}
 

@@ -13,6 +13,7 @@ namespace {
 
 /// The slope of f at x, which is constant between the ends of the pieces.
 struct Slope {
+  static constexpr bool saves_input = true;
   UnaryFunction f;
   Tensor x;
 
@@ -116,7 +117,9 @@ Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y
 class UnaryNode : public PooledNode<UnaryNode> {
  public:
   /// `y` is undefined if the gradient is computed from the input.
-  UnaryNode(const UnaryFunction& f, Tensor y) : f_(f), y_(std::move(y)) {}
+  UnaryNode(const UnaryFunction& f, Tensor y) : f_(f), y_(std::move(y)) {
+    if (y_.defined()) does_not_save(0);
+  }
 
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {

@@ -14,6 +14,8 @@ namespace {
 
 class WhereNode : public PooledNode<WhereNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit WhereNode(Tensor condition) : condition_(std::move(condition)) {}
 
   void backward(const Tensor& grad_output) override {

@@ -20,6 +20,7 @@ namespace {
 class UnitNode final : public PooledNode<UnitNode> {
  public:
   static constexpr bool mixes_layouts = true;
+  static constexpr std::uint32_t saved_inputs = 0;
 
   UnitNode(std::shared_ptr<ShardedUnits> units, std::size_t unit)
       : units_(std::move(units)), unit_(unit) {}

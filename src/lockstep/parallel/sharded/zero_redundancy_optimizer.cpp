@@ -109,6 +109,7 @@ void ZeroRedundancyOptimizer::step(double gradient_factor) {
   take_gradients();
   optimizer_->step(gradient_factor);
   gather();
+  for (const auto& parameter : parameters_) parameter.variable.increment_version();
 }
 
 void ZeroRedundancyOptimizer::take_gradients() {

@@ -24,6 +24,8 @@ Tensor sum_over_ranks(const Tensor& x, ProcessGroup& group) {
 
 class CopyNode : public PooledNode<CopyNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit CopyNode(GroupPtr group) : group_(std::move(group)) {}
   void backward(const Tensor& grad_output) override {
     const CallLabel label("gradient of a tensor-parallel input");
@@ -40,6 +42,8 @@ class CopyNode : public PooledNode<CopyNode> {
 
 class ReduceNode : public PooledNode<ReduceNode> {
  public:
+  static constexpr std::uint32_t saved_inputs = 0;
+
   explicit ReduceNode(GroupPtr group) : group_(std::move(group)) {}
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
   void differentiate(Differentiation& d) override {

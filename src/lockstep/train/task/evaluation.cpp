@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batches/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/train/task/task.hpp>
 
@@ -20,6 +23,16 @@ double combined(double a, double b, ReduceOp op) {
   if (op == ReduceOp::sum) return a + b;
   if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose a NaN
   return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
+}
+
+template <class Part>
+std::exception_ptr exception_of(const Part& part) {
+  try {
+    part();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
 }
 
 }  // namespace
@@ -55,22 +68,32 @@ std::optional<Evaluation> Evaluator::operator()(nn::Module& model, const Forward
   const std::size_t width = 1 + metrics.size();
   std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);
   loader_->start_epoch(0);
+  std::exception_ptr failure;  // of this rank, which goes on beside the others, without samples
   for (std::int64_t k = 0; k < batches_.batches_of(0); ++k) {
     if (!goes_on()) return std::nullopt;
-    if (!loader_->has_next()) {
+    std::optional<Batch> batch;
+    std::span<double> row;
+    if (!failure && loader_->has_next()) {
+      const auto number =
+          static_cast<std::size_t>(batches_.batch_of(ranks_.batch->rank(), loader_->next_step()));
+      row = std::span(rows).subspan(number * width, width);
+      failure = exception_of([&] { batch = ranks_.own_slice(loader_->next()); });
+    }
+    if (!batch) {
       if (all_go_forward) static_cast<void>(forward(ranks_.own_slice(Batch(*data_, 0, device_))));
       continue;
     }
-    const auto number =
-        static_cast<std::size_t>(batches_.batch_of(ranks_.batch->rank(), loader_->next_step()));
-    const auto row = std::span(rows).subspan(number * width, width);
-    const Batch batch = ranks_.own_slice(loader_->next());
-    const Variable output = forward(batch);
+    const Variable output = forward(*batch);
     if (!output.defined()) continue;
-    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size()) /
-             ranks_.sequence_parts();
-    task_.measure(output.data(), batch, row.subspan(1));
+    failure = exception_of([&] {
+      row[0] = task_.loss(output, *batch).data().item() * static_cast<double>(batch->size()) /
+               ranks_.sequence_parts();
+      task_.measure(output.data(), *batch, row.subspan(1));
+    });
   }
+  agree(*ranks_.all, [&] {
+    if (failure) std::rethrow_exception(failure);
+  });
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
   ranks_.data->all_reduce(all_rows, ReduceOp::sum).wait();
   if (ranks_.stages) ranks_.stages->broadcast(all_rows, ranks_.stages->size() - 1).wait();

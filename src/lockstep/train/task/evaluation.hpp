@@ -37,7 +37,8 @@ class Evaluator {
   /// Asked by all ranks between batches, as often on each; must say the same on all.
   using GoesOn = std::function<bool()>;
 
-  /// Runs the model in evaluation mode and restores the mode of each module. Collective.
+  /// Runs the model in evaluation mode and restores the mode of each module. Collective. Throws
+  /// AgreedError if a rank cannot read a batch, or calculate its loss or figures.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
   /// The same by `forward`, which runs `model` or a part of it. With `all_go_forward` all ranks
   /// call it as often, some with batches of 0 samples. Nothing as soon as `goes_on` is false.
