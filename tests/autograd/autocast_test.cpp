@@ -215,6 +215,44 @@ TEST(Autocast, ResultsHaveTheTypesOfPyTorchsAutocast) {
   }
 }
 
+TEST(Autocast, ConcatOfDifferentFloatingTypesIsOfTheWidest) {
+  const Variable x(waves({4, 8}, 0.1), true), w(waves({3, 8}, 0.5), true);
+  const Autocast autocast(Precision::bf16);
+  const Variable product = linear(x, w, {}), both = concat({product, x}, 1);
+  EXPECT_EQ(both.data().dtype(), DType::f32);
+  EXPECT_EQ(relative(narrow(both, 1, 0, 3).data(), product.data()), 0.0);
+  EXPECT_EQ(concat({product, product}, 1).data().dtype(), DType::bf16);
+  EXPECT_EQ(concat({product, to(product, DType::f16)}, 1).data().dtype(), DType::f32);
+  EXPECT_EQ(concat({x, to(x, DType::f64)}, 1).data().dtype(), DType::f64);
+  sum(both).backward();
+  EXPECT_EQ(x.grad().dtype(), DType::f32);
+  EXPECT_TRUE(w.grad().defined());
+}
+
+/// A teacher's output, computed under Autocast.
+TEST(Autocast, ATargetOf16BitsIsTakenAsItsValuesInF32) {
+  const Variable x(waves({4, 3}, 0.1), true);
+  const Tensor target = waves({4, 3}, 0.7).to(DType::bf16), wide = target.to(DType::f32);
+  const Autocast autocast(Precision::bf16);
+  const auto losses = [&](const Tensor& t) {
+    const Variable positive = sigmoid(x);
+    const Tensor share = sigmoid(Variable(t)).data().to(t.dtype());
+    return std::vector<double>{
+        mse_loss(x, t).item(),
+        l1_loss(x, t).item(),
+        smooth_l1_loss(x, t).item(),
+        huber_loss(x, t).item(),
+        binary_cross_entropy_with_logits(x, share).item(),
+        binary_cross_entropy_with_logits(x, share, Reduction::mean, share, share).item(),
+        kl_div(log_softmax(x, 1), share).item(),
+        poisson_nll_loss(x, share).item(),
+        gaussian_nll_loss(x, t, positive).item()};
+  };
+  const auto narrow_losses = losses(target), wide_losses = losses(wide);
+  for (std::size_t i = 0; i < wide_losses.size(); ++i)
+    EXPECT_NEAR(narrow_losses[i], wide_losses[i], i < 4 || i == 8 ? 0.0 : 0.01) << i;
+}
+
 TEST(Autocast, ALossOf16BitLogitsIsNotRounded) {
   const Variable x(waves({64, 16}, 0.1), true), w(waves({10, 16}, 0.5), true);
   const Tensor target = Tensor::full({64}, 3, DType::i64);

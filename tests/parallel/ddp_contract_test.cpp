@@ -13,6 +13,8 @@
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
+#include <support/message_of.hpp>
+
 #include "ranks.hpp"
 #include "small_models.hpp"
 
@@ -215,6 +217,30 @@ TEST_P(DdpContract, BackwardWithinBackwardIsRefusedInWords) {
     ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0);
     EXPECT_NE(refused.find("from inside backward()"), std::string::npos) << refused;
     EXPECT_TRUE(model->W1.grad().defined());
+  });
+}
+
+TEST_P(DdpContract, AConversionToTheDtypeThatTheModelHasChangesNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    for (const Variable& parameter : model->parameters()) parameter.set_dtype(DType::f64);
+    ddp.backward(mean_loss(ddp, make_batch(2, 0.5 + group->rank())), 1.0);
+    const double own = model->W1.grad().to_vector<double>()[0];
+    EXPECT_NEAR(all_reduce_scalar(*group, own, ReduceOp::max), own, 1e-12) << "it is the mean";
+  });
+}
+
+TEST_P(DdpContract, AModelWhoseParametersWereReplacedIsRefusedByBackward) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    model->W1.set_value(model->W1.data().clone());
+    const auto refused =
+        test::message_of<Error>([&] { ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0); });
+    EXPECT_NE(refused.find("is no longer in the memory that is summed over the ranks"),
+              std::string::npos)
+        << refused;
   });
 }
 

@@ -126,7 +126,7 @@ void Variable::set_dtype(DType dtype) const {
     throw Error("a variable " + describe(data()) + " cannot become " + std::string(name_of(dtype)) +
                 ": only floating tensors have gradients");
   }
-  if (dtype == data().dtype()) return zero_grad();
+  if (dtype == data().dtype()) return;
   record_->data = record_->data.to(dtype);
   increment_version();
   record_->grad = {};

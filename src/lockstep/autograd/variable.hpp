@@ -121,8 +121,8 @@ class Variable {
   /// Freezes this leaf (its gradient is dropped and no longer computed), or makes it trainable
   /// again. Throws Error for an operation's result, and for a gradient of a non-floating tensor.
   void set_requires_grad(bool on) const;
-  /// Converts the value of this leaf and drops its gradient. Throws Error for the result of an
-  /// operation, and for a dtype that is not floating.
+  /// Converts the value of this leaf and drops its gradient, unless it has this dtype. Throws Error
+  /// for the result of an operation, and for a dtype that is not floating.
   void set_dtype(DType dtype) const;
   /// Moves the value of this leaf, and its gradient, to a device. Tensors taken from data() before
   /// keep the old memory. Throws Error for the result of an operation.

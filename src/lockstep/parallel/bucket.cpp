@@ -1,11 +1,22 @@
 #include <lockstep/parallel/bucket.hpp>
 
 #include <algorithm>
+#include <string>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 
 namespace lockstep {
+
+void expect_gradient_in(const Tensor& memory, const Variable& parameter, const char* wrapper) {
+  const Tensor& gradient = parameter.record()->grad;
+  if (gradient.storage().get() == memory.storage().get()) return;
+  throw Error(std::string(wrapper) + ": the gradient of a parameter " + describe(parameter.data()) +
+              " is no longer in the memory that is summed over the ranks. Convert a model "
+              "(to(dtype), to(device)) and replace values (set_value) before " +
+              wrapper + " gets it.");
+}
 
 bool holds_any(const Bucket& bucket) {
   return std::ranges::any_of(bucket.parameters,

@@ -29,6 +29,10 @@ struct Bucket {
   }
 };
 
+/// Throws Error unless the parameter's gradient lives in `memory`, where `wrapper`, a class of this
+/// layer, has put it: else no sum over ranks would reach it.
+void expect_gradient_in(const Tensor& memory, const Variable& parameter, const char* wrapper);
+
 /// Whether any parameter of the bucket has a gradient.
 [[nodiscard]] bool holds_any(const Bucket& bucket);
 /// Multiplies the bucket's gradients. 16-bit ones are multiplied in f32 and rounded once. Allocates

@@ -55,7 +55,11 @@ void Reducer::begin(double factor, bool at_end) {
     work.wait();
     work = {};
   }
-  for (std::size_t b = 0; b < buckets_.size(); ++b) pending_[b] = buckets_[b].parameters.size();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    pending_[b] = buckets_[b].parameters.size();
+    for (const Variable& parameter : buckets_[b].parameters)
+      expect_gradient_in(buckets_[b].gradients, parameter, "DistributedDataParallel");
+  }
   launched_ = completed_ = 0;
   readiness_.clear();
   listening_ = true;

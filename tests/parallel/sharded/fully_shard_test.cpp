@@ -98,6 +98,20 @@ void expect_same_descent(FullyShardedDataParallel& fsdp, nn::Module& model, doub
   expect_equal(fsdp, model, tolerance);
 }
 
+TEST_P(FullyShard, AModelConvertedAfterwardsIsRefusedByBackward) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Stack>(0.5, 3, DType::f32);
+    FullyShardedDataParallel fsdp(model, group, {});
+    const Variable x(test::wave({4, 6}, 0.2, DType::f32));
+    model->to(DType::f32);
+    sum(fsdp.forward(x)).backward();
+    const auto gathered = fsdp.gathered();
+    for (const Variable& parameter : model->parameters())
+      parameter.set_value(parameter.data().clone());
+    EXPECT_THROW(sum(fsdp.forward(x)).backward(), Error);
+  });
+}
+
 TEST_P(FullyShard, LossBackwardGivesTheMeanOverRanks) {
   const Batch batch = make_batch(60, 0.3);  // divides by every number of ranks
   test::on_ranks(GetParam(), [&](const auto& group) {

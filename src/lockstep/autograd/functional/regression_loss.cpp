@@ -133,6 +133,11 @@ double divisor_of(const Tensor& losses, Reduction reduction) {
   return reduction == Reduction::mean ? static_cast<double>(losses.numel()) : 1.0;
 }
 
+/// A target or weight as the loss calculates with it: one of 16 bits in x's dtype.
+Tensor as_operand(const Tensor& target, const Variable& x) {
+  return target.defined() && is_half(target.dtype()) ? target.to(x.data().dtype()) : target;
+}
+
 Variable element_loss(const ElementLossFunction& f, const Variable& x, const Tensor& target,
                       Reduction reduction, double divisor) {
   const Tensor losses = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
@@ -140,8 +145,9 @@ Variable element_loss(const ElementLossFunction& f, const Variable& x, const Ten
   return record<RegressionLossNode>(reduced(losses, reduction, divisor), {&x}, f, target, divisor);
 }
 
-Variable element_loss(const ElementLossFunction& f, const Variable& x, const Tensor& target,
+Variable element_loss(const ElementLossFunction& f, const Variable& x, const Tensor& given,
                       Reduction reduction) {
+  const Tensor target = as_operand(given, x);
   check_regression(name_of(f.kind), x.data(), target);
   return element_loss(f, x, target, reduction, divisor_of(x.data(), reduction));
 }
@@ -169,8 +175,9 @@ void expect_weight(const char* operation, const char* what, const Tensor& x, con
                    describe(weight) + " is not of its dtype, or not broadcast to its shape");
 }
 
-Variable times_weight(const char* operation, const Variable& losses, const Tensor& weight) {
-  if (!weight.defined()) return losses;
+Variable times_weight(const char* operation, const Variable& losses, const Tensor& given) {
+  if (!given.defined()) return losses;
+  const Tensor weight = as_operand(given, losses);
   expect_weight(operation, "weight", losses.data(), weight);
   return losses * Variable(weight);
 }
@@ -206,10 +213,10 @@ Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target
     const char* const name = name_of(f.kind);
     Variable losses;
     if (pos_weight.defined()) {
-      check_regression(name, v.data(), target);
-      expect_weight(name, "pos_weight", v.data(), pos_weight);
-      const Variable t(target);
-      losses = -(Variable(pos_weight) * t * logsigmoid(v) + (1.0 - t) * logsigmoid(-v));
+      const Variable t(as_operand(target, v)), positive(as_operand(pos_weight, v));
+      check_regression(name, v.data(), t.data());
+      expect_weight(name, "pos_weight", v.data(), positive.data());
+      losses = -(positive * t * logsigmoid(v) + (1.0 - t) * logsigmoid(-v));
     } else {
       losses = element_loss(f, v, target, Reduction::none);
     }
@@ -228,7 +235,8 @@ Variable binary_cross_entropy(const Operand& x, const Tensor& target, Reduction 
   });
 }
 
-Variable kl_div(const Operand& x, const Tensor& target, KlDivReduction reduction, bool log_target) {
+Variable kl_div(const Operand& x, const Tensor& given, KlDivReduction reduction, bool log_target) {
+  const Tensor target = as_operand(given, x);
   const ElementLossFunction f{log_target ? ElementLoss::kl_div_log : ElementLoss::kl_div};
   check_regression("kl_div", x.data(), target);
   switch (reduction) {
@@ -260,8 +268,9 @@ Variable sigmoid_focal_loss(const Operand& x, const Tensor& target, double alpha
 namespace {
 
 /// gaussian_nll_loss of f32 or f64.
-Variable gaussian_nll(const Variable& x, const Tensor& target, const Variable& var, bool full,
+Variable gaussian_nll(const Variable& x, const Tensor& given, const Variable& var, bool full,
                       double eps, Reduction reduction) {
+  const Tensor target = as_operand(given, x);
   check_regression("gaussian_nll_loss", x.data(), target);
   if (!(eps > 0.0)) {
     throw InputError("gaussian_nll_loss: eps must be above 0, and is " + std::to_string(eps));

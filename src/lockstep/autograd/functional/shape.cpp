@@ -129,14 +129,27 @@ Shape concat_shape(std::span<const Variable> parts, int dim) {
   std::int64_t total = 0;
   for (const Variable& part : parts) {
     const Tensor& t = part.data();
-    if (t.dtype() != first.dtype() || t.dims() != first.dims() ||
+    const bool promotes = is_floating(t.dtype()) && is_floating(first.dtype());
+    if ((t.dtype() != first.dtype() && !promotes) || t.dims() != first.dims() ||
         with_extent(t.shape(), dim, 0) != with_extent(first.shape(), dim, 0)) {
       throw ShapeError("concat along dimension " + std::to_string(dim) + " of " + describe(first) +
-                       " and " + describe(t) + ": the other extents and dtypes must be equal");
+                       " and " + describe(t) +
+                       ": the other extents must be equal, and dtypes equal or floating");
     }
     total += t.size(dim);
   }
   return with_extent(first.shape(), dim, total);
+}
+
+/// The widest dtype of the parts; of bf16 and f16, f32.
+DType promoted_dtype(std::span<const Variable> parts) {
+  DType dtype = parts[0].data().dtype();
+  for (const Variable& part : parts) {
+    const DType other = part.data().dtype();
+    if (other == dtype) continue;
+    dtype = dtype == DType::f64 || other == DType::f64 ? DType::f64 : DType::f32;
+  }
+  return dtype;
 }
 
 /// map x, of this shape.
@@ -222,13 +235,17 @@ Variable concat(std::span<const Variable> parts, int dim) {
   const int along = resolve_dim(parts[0].shape(), dim);
   const Shape shape = concat_shape(parts, along);
   if (parts.size() == 1) return parts[0];
-  if (!std::ranges::all_of(parts, is_native)) {
-    const DType dtype = parts[0].data().dtype();
+  const DType dtype = promoted_dtype(parts);
+  const auto is_operand = [&](const Variable& part) {
+    return part.data().dtype() == dtype && is_native(part);
+  };
+  if (!std::ranges::all_of(parts, is_operand)) {
     std::vector<Variable> wide;
-    for (const Variable& part : parts) wide.push_back(to(part, DType::f32));
+    for (const Variable& part : parts)
+      wide.push_back(to(part, dtype == DType::f64 ? dtype : DType::f32));
     return to(concat(wide, dim), dtype);
   }
-  Tensor y = Tensor::empty(shape, parts[0].data().dtype(), parts[0].data().device());
+  Tensor y = Tensor::empty(shape, dtype, parts[0].data().device());
   std::int64_t start = 0;
   for (const Variable& part : parts) {
     narrow_assign(part.data(), along, start, false, y);

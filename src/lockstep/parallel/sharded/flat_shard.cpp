@@ -112,7 +112,10 @@ std::size_t FlatShard::gradient_bytes() const noexcept {
 void FlatShard::take_gradients(IntrusivePtr<Storage> memory) {
   absent_gradients_ = std::move(memory);
   swap_memory(*absent_gradients_, *full_gradients_.storage());
-  for (const auto& parameter : parameters_) parameter.variable.zero_grad();
+  for (const auto& parameter : parameters_) {
+    expect_gradient_in(full_gradients_, parameter.variable, "FullyShardedDataParallel");
+    parameter.variable.zero_grad();
+  }
 }
 
 IntrusivePtr<Storage> FlatShard::let_go_of_gradients() {
