@@ -8,6 +8,7 @@
 
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/forward_hook.hpp>
@@ -18,6 +19,7 @@
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/models/transformer.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <support/gpu_stand_in.hpp>
@@ -219,12 +221,15 @@ TEST(GpuModels, ConvolutionsKeepChannelsLastIn16BitsUnlessImagesAreToBePlain) {
                      convolution(8, 16),
                      std::make_shared<MaxPool2d>(2),
                      std::make_shared<ReLU>(),
+                     std::make_shared<AvgPool2d>(PoolOptions<2>{.kernel = 2, .stride = 1}),
+                     convolution(16, 8),
+                     std::make_shared<AdaptiveAvgPool2d>(1),
                      std::make_shared<Flatten>(),
-                     std::make_shared<Linear>(64, 10)};
+                     std::make_shared<Linear>(8, 10)};
     Variable loss;
     {
       const Autocast autocast(Precision::bf16);
-      const Variable x(numbers({3, 3, 4, 4}, device).to(DType::f32));
+      const Variable x(numbers({3, 3, 6, 6}, device).to(DType::f32));
       loss = cross_entropy(model(x), classes({3}, 10, device));
     }
     loss.backward();
@@ -241,13 +246,33 @@ TEST(GpuModels, ConvolutionsKeepChannelsLastIn16BitsUnlessImagesAreToBePlain) {
   EXPECT_EQ(passes(start), 0);
   const auto found = train(ImageLayout::automatic);
   // Three passes of all convolutions but the first, of three channels.
-  EXPECT_EQ(passes(start), 3 * 2);
+  EXPECT_EQ(passes(start), 3 * 3);
   double largest = 1;
   for (const double e : expected) largest = std::max(largest, std::abs(e));
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_NEAR(found[i], expected[i], 2e-2 * largest) << i;
   }
+}
+
+TEST(GpuModels, PoolsTakeAndGiveChannelsLastButThoseOfUsersPlainImages) {
+  class UsersPool : public MaxPool2d {
+   public:
+    using MaxPool2d::MaxPool2d;
+  };
+  const test::GpuStandIn gpu;
+  const Device device{DeviceType::sim, 0};
+  const Variable x(in_channel_blocks(Tensor::full({2, 8, 6, 6}, 1, DType::bf16, device)));
+  MaxPool2d max_pool(2);
+  AvgPool2d avg_pool(3);
+  AdaptiveMaxPool2d adaptive_max_pool(4);
+  AdaptiveAvgPool2d adaptive_avg_pool(2);
+  for (Module* const pool : std::initializer_list<Module*>{&max_pool, &avg_pool, &adaptive_max_pool,
+                                                           &adaptive_avg_pool}) {
+    EXPECT_TRUE(is_channel_blocked(forward_blocked(*pool, x).data()));
+  }
+  UsersPool users_pool(2);
+  EXPECT_FALSE(is_channel_blocked(forward_blocked(users_pool, x).data()));
 }
 
 TEST(GpuModels, TransformerTrains) {

@@ -5,10 +5,13 @@
 #include <utility>
 
 #include <lockstep/autograd/accumulate.hpp>
+#include <lockstep/autograd/functional/channels_last_pool.hpp>
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/gather_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/pool/avg_pool2d.hpp>
 #include <lockstep/tensor/kernels/pool/pool_nd.hpp>
 
@@ -124,22 +127,23 @@ struct Plan {
   Shape shape;
 };
 
+/// [N,C, ...] of what a pool takes.
 template <std::size_t dims>
-void expect_pooled(const char* operation, const Variable& x) {
-  const Shape& s = x.shape();
-  if (s.dims() == static_cast<int>(dims) + 2) return;
+Shape shape_of(const char* operation, const Variable& x) {
+  const Shape s = detail::is_channels_last(x) ? plain_shape(x.data()) : x.shape();
+  if (s.dims() == static_cast<int>(dims) + 2) return s;
   throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " + describe(x.data()) +
                    ": it takes [N, C, ...] of " + std::to_string(dims) + " spatial dimensions");
 }
 
 template <std::size_t dims>
 Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& o) {
-  expect_pooled<dims>(operation, x);
-  Plan plan{{}, x.shape()};
+  const Shape shape = shape_of<dims>(operation, x);
+  Plan plan{{}, shape};
   for (std::size_t d = 0; d < dims; ++d) {
     const int dimension = static_cast<int>(d) + 2;
     const std::int64_t kernel = o.kernel[d], stride = o.stride.or_kernel(o.kernel)[d];
-    const std::int64_t padding = o.padding[d], extent = x.shape()[dimension];
+    const std::int64_t padding = o.padding[d], extent = shape[dimension];
     const auto complain = [&](const std::string& why) {
       throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " +
                        describe(x.data()) + " with kernel " + std::to_string(kernel) + ", stride " +
@@ -168,11 +172,10 @@ Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& 
 
 template <std::size_t dims>
 Shape adaptive_shape(const char* operation, const Variable& x, const Extents<dims>& size) {
-  expect_pooled<dims>(operation, x);
-  Shape shape = x.shape();
+  Shape shape = shape_of<dims>(operation, x);
   for (std::size_t d = 0; d < dims; ++d) {
     const int dimension = static_cast<int>(d) + 2;
-    if (size[d] < 1 || x.shape()[dimension] < 1) {
+    if (size[d] < 1 || shape[dimension] < 1) {
       throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " +
                        describe(x.data()) + " to extent " + std::to_string(size[d]) +
                        " of dimension " + std::to_string(dimension) + ": neither may be empty");
@@ -220,6 +223,12 @@ std::optional<SquareWindow> detail::square_window(const PoolOptions<2>& o) noexc
 template <std::size_t dims>
 Variable max_pool(const Variable& input, const PoolOptions<dims>& options) {
   if constexpr (dims == 2) {
+    if (detail::is_channels_last(input)) {
+      const Plan plan = plan_of("max_pool", input, options);
+      return fits_channels_last_max_pool(plan.window, input.data(), plan.shape)
+                 ? detail::channels_last_max_pool(input, plan.window, plan.shape)
+                 : max_pool(from_channel_blocks(input), options);
+    }
     if (const auto window = detail::square_window(options)) return max_of_squares(input, *window);
   }
   const Operand x(input);
@@ -235,6 +244,11 @@ template <std::size_t dims>
 Variable avg_pool(const Variable& input, const PoolOptions<dims>& options, bool count_include_pad,
                   std::int64_t divisor_override) {
   if constexpr (dims == 2) {
+    if (detail::is_channels_last(input)) {
+      const Plan plan = plan_of("avg_pool", input, options);
+      return detail::channels_last_avg_pool(
+          input, AveragePool{plan.window, count_include_pad, divisor_override}, plan.shape);
+    }
     const auto window = detail::square_window(options);
     if (window && divisor_override == 0) {
       return natively(
@@ -252,7 +266,16 @@ Variable avg_pool(const Variable& input, const PoolOptions<dims>& options, bool 
 }
 
 template <std::size_t dims>
-Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size) {
+Variable adaptive_max_pool(const Variable& input, const Extents<dims>& output_size) {
+  if constexpr (dims == 2) {
+    if (detail::is_channels_last(input)) {
+      const Shape shape = adaptive_shape("adaptive_max_pool", input, output_size);
+      return fits_channels_last_max_pool({}, input.data(), shape)
+                 ? detail::channels_last_max_pool(input, {}, shape)
+                 : adaptive_max_pool(from_channel_blocks(input), output_size);
+    }
+  }
+  const Operand x(input);
   const Shape shape = adaptive_shape("adaptive_max_pool", x, output_size);
   expect_places<dims>("adaptive_max_pool", x);
   const Tensor y = empty_of(shape, x);
@@ -264,6 +287,10 @@ Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size) {
 template <std::size_t dims>
 Variable adaptive_avg_pool(const Variable& input, const Extents<dims>& output_size) {
   if constexpr (dims == 2) {
+    if (detail::is_channels_last(input)) {
+      return detail::channels_last_avg_pool(
+          input, {}, adaptive_shape("adaptive_avg_pool", input, output_size));
+    }
     if (output_size.uniform()) {
       return natively(
           [&](const Variable& x) {
@@ -284,9 +311,9 @@ template Variable max_pool(const Variable&, const PoolOptions<3>&);
 template Variable avg_pool(const Variable&, const PoolOptions<1>&, bool, std::int64_t);
 template Variable avg_pool(const Variable&, const PoolOptions<2>&, bool, std::int64_t);
 template Variable avg_pool(const Variable&, const PoolOptions<3>&, bool, std::int64_t);
-template Variable adaptive_max_pool(const Operand&, const Extents<1>&);
-template Variable adaptive_max_pool(const Operand&, const Extents<2>&);
-template Variable adaptive_max_pool(const Operand&, const Extents<3>&);
+template Variable adaptive_max_pool(const Variable&, const Extents<1>&);
+template Variable adaptive_max_pool(const Variable&, const Extents<2>&);
+template Variable adaptive_max_pool(const Variable&, const Extents<3>&);
 template Variable adaptive_avg_pool(const Variable&, const Extents<1>&);
 template Variable adaptive_avg_pool(const Variable&, const Extents<2>&);
 template Variable adaptive_avg_pool(const Variable&, const Extents<3>&);

@@ -8,7 +8,9 @@
 #include <lockstep/tensor/kernels/pool/pool2d.hpp>
 
 // Pools of sequences [N,C,L] (dims 1), images [N,C,H,W] (2) and volumes [N,C,D,H,W] (3). Images in
-// square windows without ceil_mode are pooled on any device, all others on the host.
+// square windows without ceil_mode are pooled as they are stored, others of 16 bits in f32. A GPU
+// pools images in channel blocks as such: the result is in blocks, too, unless it has one pixel or
+// a max pool's windows have more than 256 elements.
 
 namespace lockstep {
 
@@ -49,7 +51,7 @@ template <std::size_t dims>
 /// Windows chosen so that the outputs have these extents: output i of m is of the elements
 /// [floor(i n / m), ceil((i + 1) n / m)).
 template <std::size_t dims>
-[[nodiscard]] Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size);
+[[nodiscard]] Variable adaptive_max_pool(const Variable& x, const Extents<dims>& output_size);
 template <std::size_t dims>
 [[nodiscard]] Variable adaptive_avg_pool(const Variable& x, const Extents<dims>& output_size);
 
@@ -98,13 +100,13 @@ template <std::size_t dims>
   return avg_pool(x, kernel);
 }
 
-[[nodiscard]] inline Variable adaptive_max_pool1d(const Operand& x, const Extents<1>& size) {
+[[nodiscard]] inline Variable adaptive_max_pool1d(const Variable& x, const Extents<1>& size) {
   return adaptive_max_pool(x, size);
 }
-[[nodiscard]] inline Variable adaptive_max_pool2d(const Operand& x, const Extents<2>& size) {
+[[nodiscard]] inline Variable adaptive_max_pool2d(const Variable& x, const Extents<2>& size) {
   return adaptive_max_pool(x, size);
 }
-[[nodiscard]] inline Variable adaptive_max_pool3d(const Operand& x, const Extents<3>& size) {
+[[nodiscard]] inline Variable adaptive_max_pool3d(const Variable& x, const Extents<3>& size) {
   return adaptive_max_pool(x, size);
 }
 [[nodiscard]] inline Variable adaptive_avg_pool1d(const Variable& x, const Extents<1>& size) {

@@ -14,7 +14,7 @@ class MaxPool : public Module {
  public:
   explicit MaxPool(const PoolOptions<dims>& options) : options_(options) {}
   explicit MaxPool(const Extents<dims>& kernel) : options_{.kernel = kernel} {}
-  Variable forward(const Variable& x) override { return max_pool(x, options_); }
+  Variable forward(const Variable& x) override;
   [[nodiscard]] const PoolOptions<dims>& options() const noexcept { return options_; }
 
  private:
@@ -34,9 +34,7 @@ class AvgPool : public Module {
         count_include_pad_(count_include_pad),
         divisor_override_(divisor_override) {}
   explicit AvgPool(const Extents<dims>& kernel) : AvgPool(PoolOptions<dims>{.kernel = kernel}) {}
-  Variable forward(const Variable& x) override {
-    return avg_pool(x, options_, count_include_pad_, divisor_override_);
-  }
+  Variable forward(const Variable& x) override;
 
  private:
   PoolOptions<dims> options_;
@@ -52,7 +50,7 @@ template <std::size_t dims>
 class AdaptiveMaxPool : public Module {
  public:
   explicit AdaptiveMaxPool(const Extents<dims>& output_size) : output_size_(output_size) {}
-  Variable forward(const Variable& x) override { return adaptive_max_pool(x, output_size_); }
+  Variable forward(const Variable& x) override;
 
  private:
   Extents<dims> output_size_;
@@ -66,7 +64,7 @@ template <std::size_t dims>
 class AdaptiveAvgPool : public Module {
  public:
   explicit AdaptiveAvgPool(const Extents<dims>& output_size) : output_size_(output_size) {}
-  Variable forward(const Variable& x) override { return adaptive_avg_pool(x, output_size_); }
+  Variable forward(const Variable& x) override;
 
  private:
   Extents<dims> output_size_;
