@@ -13,7 +13,9 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/functional/conv_nd.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/layout_guard.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <support/gpu_stand_in.hpp>
 #include <support/test_devices.hpp>
 
@@ -205,6 +207,44 @@ TEST_P(DeviceConvolutions, BatchNormOf16BitsWithChannelsLastTakesPlainOnesAndHas
     return std::vector<Tensor>{y.data(), slope.data(), grad(sum(slope * x), w).data()};
   };
   expect_near_host(second(DType::bf16, true, GetParam()), second(DType::f32, false, {}));
+}
+
+TEST_P(DeviceConvolutions, WithChannelsLastRearrangeARoundedWeightOnceForBothPasses) {
+  if (GetParam().type != DeviceType::sim) return;
+  const auto launches = [&] {
+    return SimulatedRuntime::instance().counts(GetParam().index).launches;
+  };
+  const auto of_backward = [&](DType dtype) {
+    const Variable x(Tensor::full({2, 8, 4, 4}, 1, DType::bf16, GetParam()), true);
+    const Variable weight(Tensor::full({8, 8, 3, 3}, 1, dtype, GetParam()));
+    const Variable in = to_channel_blocks(x);
+    const Autocast autocast(Precision::bf16);
+    const Variable y = conv2d(in, weight, {}, {.padding = 1}, Layout::channel_blocks);
+    const Tensor upstream = Tensor::empty_like(y.data());
+    const auto before = launches();
+    backward(std::span(&y, 1), std::span(&upstream, 1));
+    return launches() - before;
+  };
+  EXPECT_EQ(of_backward(DType::bf16) - of_backward(DType::f32), 1);
+}
+
+TEST_P(DeviceConvolutions, BackwardReadsTheNewestValuesOfAWeightOf16Bits) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    const Variable x(Tensor::full({1, 8, 2, 2}, 1, DType::bf16, GetParam()), true);
+    const Variable weight(Tensor::full({8, 8, 1, 1}, 1, dtype, GetParam()));
+    const Variable in = to_channel_blocks(x);
+    Variable y;
+    {
+      const Autocast autocast(Precision::bf16);
+      y = conv2d(in, weight, {}, {}, Layout::channel_blocks);
+    }
+    weight.data().fill(2.0);
+    const Tensor ones = in_channel_blocks(Tensor::full({1, 8, 2, 2}, 1, DType::bf16, GetParam()));
+    backward(std::span(&y, 1), std::span(&ones, 1));
+    // Autocast's rounded weight is that of forward.
+    const double expected = dtype == DType::bf16 ? 16 : 8;
+    EXPECT_EQ(numbers(x.grad()), std::vector<double>(32, expected));
+  }
 }
 
 TEST_P(DeviceConvolutions, OtherConvolutionsOf16BitsRefuseChannelsLast) {

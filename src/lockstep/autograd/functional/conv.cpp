@@ -97,7 +97,13 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   const auto fits = [&](const Shape& image) { return fits_channel_blocks(image, dtype, device); };
   const bool blocks = prefers_blocks(layout) && fits(plain_shape(operands.x)) &&
                       fits(operands.weight.shape()) && fits(shape);
-  if (blocks) operands.x = in_channel_blocks(operands.x);
+  if (blocks) {
+    operands.x = in_channel_blocks(operands.x);
+    // A rounded weight is the node's own, rearranged once for both passes. One of 16 bits is the
+    // variable's, of which backward reads the newest values.
+    const bool is_rounded = operands.weight.dtype() != weight.data().dtype();
+    if (is_rounded) operands.weight = in_channel_blocks(operands.weight);
+  }
   Tensor y =
       blocks ? empty_channel_blocked(shape, dtype, device) : Tensor::empty(shape, dtype, device);
   return detail::record_conv_16_bits<detail::Images, false>(x, weight, bias, std::move(operands),

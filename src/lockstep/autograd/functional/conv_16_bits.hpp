@@ -25,7 +25,8 @@ inline void conv_bias_gradient(const Tensor& grad_y, const GradTarget& bias) {
                        bias.accumulate, bias.tensor);
 }
 
-/// The operands of a convolution as multiplied; a bias is rounded to their type.
+/// The operands of a convolution as multiplied; a bias is rounded to their type. x and weight may
+/// be in channel blocks.
 struct ConvOperands {
   Tensor x, weight, bias;
 
@@ -68,7 +69,8 @@ class Conv16BitsNode : public PooledNode<Conv16BitsNode<Kind, transposed>> {
     const auto wide = [](const Variable& v) { return to(v, DType::f32); };
     const Tensor x = is_channel_blocked(this->input(0).data()) ? x_ : in_plain_layout(x_);
     const auto read =
-        operands(wide(d.input_as(0, x)), wide(d.input_as(1, weight_)), wide(d.grad_output()));
+        operands(wide(d.input_as(0, x)), wide(d.input_as(1, in_plain_layout(weight_))),
+                 wide(d.grad_output()));
     const auto dtype = [this](int i) { return this->input(i).data().dtype(); };
     for (const int i : {0, 1}) {
       if (!d.wants(i)) continue;

@@ -13,7 +13,7 @@ namespace detail {
 
 Conv2dProblem Conv2dProblem::of(const Tensor& x, const Tensor& weight, const Tensor& y,
                                 const Conv2dOptions& options) {
-  const Shape in = plain_shape(x), kernel = weight.shape(), out = plain_shape(y);
+  const Shape in = plain_shape(x), kernel = plain_shape(weight), out = plain_shape(y);
   return {in[0],
           in[1],
           in[2],

@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-// x, y and their gradients may each be in channel blocks (channel_blocks.hpp).
+// x, y and their gradients may each be in channel blocks (channel_blocks.hpp). Beside one that is,
+// so may on a GPU be the weight that forward and backward_input read.
 
 /// [N,O,OH,OW] for x[N,C,H,W], weight[O,C/groups,kh,kw], bias[O] (or undefined),
 /// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Throws ShapeError, printing

@@ -260,7 +260,8 @@ void forward_on_device(math::DeviceMath& math, const Conv2dProblem& p, const Ten
       return;
     }
     return write_in_plain_layout(false, y, [&](bool, const Tensor& to) {
-      forward_on_device(math, p.without_blocks(), in_plain_layout(x), weight, bias, to);
+      forward_on_device(math, p.without_blocks(), in_plain_layout(x), in_plain_layout(weight), bias,
+                        to);
     });
   }
   if (!p.takes_all_windows()) {
@@ -297,7 +298,8 @@ void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& p, co
       return;
     }
     return write_in_plain_layout(accumulate, grad_x, [&](bool adds, const Tensor& to) {
-      backward_input_on_device(math, p.without_blocks(), in_plain_layout(grad_y), weight, adds, to);
+      backward_input_on_device(math, p.without_blocks(), in_plain_layout(grad_y),
+                               in_plain_layout(weight), adds, to);
     });
   }
   if (!p.takes_all_windows()) {
