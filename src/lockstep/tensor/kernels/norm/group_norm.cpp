@@ -3,6 +3,9 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
+#include <lockstep/tensor/kernels/norm/group_norm_device.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
@@ -198,10 +201,11 @@ void local_response_backward_kernel(const Space& space, const Tensor& grad_y, co
       });
 }
 
+bool is_on_gpu(const Tensor& x) { return math::device_math(x.device()) != nullptr; }
+
 template <class F>
 void dispatch_groups(const Tensor& x, const F& f) {
-  if (x.numel() == 0) return;
-  dispatch(current_stream(x.device()), [&](const auto& space) {
+  dispatch_to_host(current_stream(x.device()), [&](const auto& space) {
     dispatch_stored(x.dtype(), "group_norm", [&]<class T>() { f.template operator()<T>(space); });
   });
 }
@@ -220,6 +224,10 @@ void dispatch_responses(const Tensor& x, const F& f) {
 void group_norm_forward(const Tensor& x, std::int64_t groups, const Tensor& weight,
                         const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
                         const Tensor& rstd) {
+  if (x.numel() == 0) return;
+  if (is_on_gpu(x)) {
+    return detail::group_norm_device_forward(x, groups, weight, bias, eps, y, mean, rstd);
+  }
   dispatch_groups(x, [&]<class T>(const auto& space) {
     group_norm_kernel<T>(space, x, groups, weight, bias, static_cast<SumOf<T>>(eps), y, mean, rstd);
   });
@@ -227,6 +235,10 @@ void group_norm_forward(const Tensor& x, std::int64_t groups, const Tensor& weig
 
 void group_norm_sums(const Tensor& grad_y, const Tensor& x, std::int64_t groups, const Tensor& mean,
                      const Tensor& rstd, const Tensor& sums, const Tensor& products) {
+  if (x.numel() == 0) return;
+  if (is_on_gpu(x)) {
+    return detail::group_norm_device_sums({grad_y, x, groups, mean, rstd}, sums, products);
+  }
   dispatch_groups(x, [&]<class T>(const auto& space) {
     group_norm_sums_kernel<T>(space, grad_y, x, groups, mean, rstd, sums, products);
   });
@@ -236,6 +248,11 @@ void group_norm_backward(const Tensor& grad_y, const Tensor& x, std::int64_t gro
                          const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                          const Tensor& sums, const Tensor& products, bool accumulate,
                          const Tensor& grad_x) {
+  if (x.numel() == 0) return;
+  if (is_on_gpu(x)) {
+    return detail::group_norm_device_backward({grad_y, x, groups, mean, rstd}, weight, sums,
+                                              products, accumulate, grad_x);
+  }
   dispatch_groups(x, [&]<class T>(const auto& space) {
     if (accumulate) {
       group_norm_backward_kernel<T, true>(space, grad_y, x, groups, weight, mean, rstd, sums,
