@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Nothing in the repository depends on, or speaks of, somebody's machine: no home folders, no scratch
-# folders, no addresses but the loopback's. Argument: a tree other than this one (project.machine_paths_can_fail).
+# folders, no addresses but the loopback's. No file is the output of a command that somebody ran here and
+# committed: each has a name in letters. Argument: a tree other than this one (project.machine_paths_can_fail).
 set -euo pipefail
 cd "${1:-$LOCKSTEP_SOURCE_DIR}"
 
@@ -11,6 +12,11 @@ else
 fi
 if [ ${#files[@]} -eq 0 ]; then
   echo "no files were found in $PWD"
+  exit 1
+fi
+
+if printf '%s\n' "${files[@]}" | grep -E '(^|/)[^A-Za-z/]+$'; then
+  echo "these files have no name in letters: were they left by a command?"
   exit 1
 fi
 

@@ -86,6 +86,11 @@ printf 'host = 192.168.%s\n' 7.9 >"$work/deck.toml"
 expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
 
 reset
+echo 0 >"$work/0"
+expect 1 'left by a command' "$here/machine_paths.sh" "$work"
+rm "$work/0"
+
+reset
 printf 'namespace lockstep {\nclass A {\n};\nclass B;\n}  // namespace lockstep\n' >>"$base"
 cp "$base" "$nn"
 expect 1 'nn/b.hpp:4: lockstep::A is also defined in ./base/a.hpp:4' "$here/one_definition.sh" "$work"
