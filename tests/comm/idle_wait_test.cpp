@@ -1,4 +1,7 @@
-// Waiting without a deadline costs next to nothing, and ends soon after a message was sent.
+// Waiting without a deadline costs next to nothing, and ends soon after a message was sent. A wait
+// leaves a core to those who compute on it.
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -8,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <lockstep/base/cores.hpp>
 #include <lockstep/comm/message_port.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -133,6 +137,34 @@ TEST(IdleWait, CostsLittleAndIsWokenByAMessageBetweenThreads) {
   if (rank == 0)
     run_ranks_as_threads(2, [](ProcessGroup& threads) { expect_cheap_and_prompt(threads); });
   MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// The processor time that rank 0 takes to wait for rank 1, as a share of what that computes
+/// meanwhile, for 4 ms each time: less than a wait stays awake on a core of its own.
+double share_of_a_wait_beside(ProcessGroup& group) {
+  constexpr int times = 25;
+  constexpr double work_s = 4e-3;
+  double waited = 0.0;
+  for (int i = 0; i < times; ++i) {
+    const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    while (group.rank() == 1 && seconds_of(CLOCK_THREAD_CPUTIME_ID) - before < work_s) {
+    }
+    group.barrier();
+    if (group.rank() == 0) waited += seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  }
+  return waited / (times * work_s);
+}
+
+TEST(IdleWait, LeavesTheCoreToARankThatComputesThere) {
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(allowed_cores().front()), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  EXPECT_TRUE(once_below(*group, 0.5, [&] { return share_of_a_wait_beside(*group); }));
+  group->close();
+  EXPECT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 }  // namespace

@@ -26,6 +26,24 @@ constexpr int spins = 100;
 // above it, the engine would take the group for an abandoned one.
 constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
 
+// A yield that lasts longer gave the core to somebody who computes: another rank, where they
+// outnumber the cores, or another job. Waits sleep then for a while, at least for a `nap` unless
+// their event ends it: yields would only take turns with those that they wait for.
+constexpr microseconds long_yield{200}, nap{100};
+constexpr std::chrono::milliseconds a_while{50};
+
+/// Until when, by Clock, this process takes its cores for shared.
+std::atomic<Clock::rep> cores_are_shared_until = 0;
+
+void yield() {
+  const auto before = Clock::now();
+  sched_yield();
+  const auto after = Clock::now();
+  if (after - before > long_yield)
+    cores_are_shared_until.store((after + a_while).time_since_epoch().count(),
+                                 std::memory_order_relaxed);
+}
+
 /// Threads of this process in a wait that did not end at once: ranks, where these are threads.
 std::atomic<std::size_t> waiting_threads = 0;
 
@@ -54,6 +72,12 @@ struct InFlight::BackOff {
     result.shortest = shortest_pause(crowd);
     result.longest = longest_pause(crowd);
     if (result.shortest > Clock::duration::zero()) result.awake = microseconds{0};
+    return result;
+  }
+  [[nodiscard]] BackOff of_shared_cores() const {
+    BackOff result = *this;
+    result.awake = microseconds{0};
+    result.shortest = std::max<Clock::duration>(shortest, nap);
     return result;
   }
 };
@@ -105,7 +129,9 @@ bool InFlight::poll_with(const BackOff& usual, Until until, microseconds at_most
   const auto start = Clock::now();
   auto since = start;
   for (auto now = start;; now = Clock::now()) {
-    const BackOff back_off = usual.of_crowd(waiting_threads.load(std::memory_order_relaxed));
+    BackOff back_off = usual.of_crowd(waiting_threads.load(std::memory_order_relaxed));
+    if (now.time_since_epoch().count() < cores_are_shared_until.load(std::memory_order_relaxed))
+      back_off = back_off.of_shared_cores();
     // In microseconds, the unit of the options: the clock cannot hold more than 292 years.
     const bool sleeps = floor<microseconds>(now - since) >= back_off.awake;
     const auto key = sleeps ? event.prepare_wait() : 0;
@@ -128,7 +154,7 @@ bool InFlight::poll_with(const BackOff& usual, Until until, microseconds at_most
     const bool restarts = back_off.follows_motion && moved;
     if (restarts) since = now;
     if (!sleeps || restarts) {
-      sched_yield();
+      yield();
       continue;
     }
     const auto sleep = std::clamp<Clock::duration>((now - since) / back_off.part, back_off.shortest,
