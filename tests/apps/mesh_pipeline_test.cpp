@@ -14,7 +14,7 @@ class Pipelined : public MeshRuns {
 };
 
 TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
-  const Words deep{"model.depth=4"};
+  const Words deep = joined(one_epoch, {"model.depth=4"});
   good(gpt(1, "one", deep));
   for (const auto& [ranks, dir, more] : std::vector<std::tuple<int, std::string, Words>>{
            {2, "1f1b", {"mesh.pp=2"}},
@@ -32,15 +32,15 @@ TEST_F(Pipelined, GptHasTheCurveOfOneRankInEveryScheduleAndProduct) {
 }
 
 TEST_F(Pipelined, MlpHasTheCurveOfOneRank) {
-  good(mlp(1, "one", {}));
-  good(mlp(3, "pp", {"mesh.pp=3"}));
+  good(mlp(1, "one", one_epoch));
+  good(mlp(3, "pp", joined(one_epoch, {"mesh.pp=3"})));
   expect_same_curve("one", "pp", 1e-4);
-  good(mlp(4, "dp", {"mesh.pp=2", "mesh.dp=2"}));
+  good(mlp(4, "dp", joined(one_epoch, {"mesh.pp=2", "mesh.dp=2"})));
   expect_same_curve("one", "dp", 1e-4);
 }
 
 TEST_F(Pipelined, ARunGoesOnFromAnyOtherMesh) {
-  const Words deep{"model.depth=4"};
+  const Words deep = joined(short_epochs, {"model.depth=4"});
   good(gpt(1, "one", deep));
   const std::vector<std::pair<int, Words>> meshes{{1, {}},
                                                   {2, {"mesh.pp=2"}},
@@ -62,19 +62,21 @@ TEST_F(Pipelined, ARankThatHoldsAShareOfTheOptimizerIsKilledAndTheRunGoesOnWithT
 }
 
 TEST_F(Pipelined, AveragedWeightsAndSixteenBitsAreThoseOfOneRank) {
-  const Words average{"averaging.kind=\"ema\"", "averaging.decay=0.5"};
+  const Words average = joined(one_epoch, {"averaging.kind=\"ema\"", "averaging.decay=0.5"});
   good(gpt(1, "one", average));
   good(gpt(2, "pp", joined(average, {"mesh.pp=2"})));
   expect_same_curve("one", "pp", 1e-4);
-  good(gpt(1, "fp16", {"train.precision=\"fp16\""}));
-  good(gpt(2, "fp16_pp", {"train.precision=\"fp16\"", "mesh.pp=2"}));
+  const Words fp16 = joined(one_epoch, {"train.precision=\"fp16\""});
+  good(gpt(1, "fp16", fp16));
+  good(gpt(2, "fp16_pp", joined(fp16, {"mesh.pp=2"})));
   expect_same_curve("fp16", "fp16_pp", 2e-2);
 }
 
 TEST_F(Pipelined, ParameterGroupsAndFrozenParametersOfOneStageAreThoseOfOneRank) {
-  const Words groups{"optimizer.group_pattern=[\"wte.weight\", \"ln_f.*\"]",
-                     "optimizer.group_lr_factor=[0.5, 2.0]",
-                     "optimizer.group_weight_decay=[0.0, 0.2]", "model.freeze=[\"h.0.*\"]"};
+  const Words groups =
+      joined(one_epoch, {"optimizer.group_pattern=[\"wte.weight\", \"ln_f.*\"]",
+                         "optimizer.group_lr_factor=[0.5, 2.0]",
+                         "optimizer.group_weight_decay=[0.0, 0.2]", "model.freeze=[\"h.0.*\"]"});
   good(gpt(1, "one", groups));
   good(gpt(2, "pp", joined(groups, {"mesh.pp=2"})));
   expect_same_curve("one", "pp", 1e-4);

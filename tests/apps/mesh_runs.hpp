@@ -20,6 +20,10 @@ inline Words joined(Words first, const Words& second) {
   return first;
 }
 
+/// For runs of which a test looks at the curve only: one epoch, with every step, or two short ones.
+inline const Words one_epoch{"train.epochs=1", "log.every_steps=1", "checkpoint.every_steps=0"};
+inline const Words short_epochs{"data.train_limit=192", "log.every_steps=2"};
+
 class MeshRuns : public ::testing::Test {
  protected:
   Words settings(const std::string& dir, const Words& more) const {

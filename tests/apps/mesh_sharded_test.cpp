@@ -11,7 +11,7 @@ namespace {
 class Sharded : public MeshRuns {};
 
 TEST_F(Sharded, GptHasTheCurveOfOneRankAlsoWithContextParallelism) {
-  const Words no_dropout{"model.residual_dropout=0"};
+  const Words no_dropout = joined(one_epoch, {"model.residual_dropout=0"});
   good(gpt(1, "one", no_dropout));
   for (const auto& [ranks, dir, more] : std::vector<std::tuple<int, std::string, Words>>{
            {2, "zero2", {"train.zero=2"}},
@@ -28,32 +28,35 @@ TEST_F(Sharded, GptHasTheCurveOfOneRankAlsoWithContextParallelism) {
 }
 
 TEST_F(Sharded, DropoutDrawsTheNumbersOfOneRank) {
-  good(gpt(1, "one", {}));
-  good(gpt(2, "zero3", {"train.zero=3"}));
+  good(gpt(1, "one", one_epoch));
+  good(gpt(2, "zero3", joined(one_epoch, {"train.zero=3"})));
   expect_same_curve("one", "zero3", 1e-4);
 }
 
 TEST_F(Sharded, SixteenBitsTrainAsWithoutShares) {
-  good(gpt(2, "bf16", {"train.precision=\"bf16\""}));
-  good(gpt(2, "bf16_zero3", {"train.precision=\"bf16\"", "train.zero=3"}));
+  const auto train = [&](const std::string& dir, const Words& more) {
+    good(gpt(2, dir, joined(one_epoch, more)));
+  };
+  train("bf16", {"train.precision=\"bf16\""});
+  train("bf16_zero3", {"train.precision=\"bf16\"", "train.zero=3"});
   expect_same_curve("bf16", "bf16_zero3", 2e-2);
-  good(gpt(2, "fp16", {"train.precision=\"fp16\""}));
-  good(gpt(2, "fp16_zero3", {"train.precision=\"fp16\"", "train.zero=3"}));
+  train("fp16", {"train.precision=\"fp16\""});
+  train("fp16_zero3", {"train.precision=\"fp16\"", "train.zero=3"});
   expect_same_curve("fp16", "fp16_zero3", 2e-2);
-  good(gpt(2, "hook", {"train.zero=3", "ddp.comm_hook=\"bf16_compress\""}));
-  good(gpt(2, "no_hook", {"train.zero=3"}));
+  train("hook", {"train.zero=3", "ddp.comm_hook=\"bf16_compress\""});
+  train("no_hook", {"train.zero=3"});
   expect_same_curve("no_hook", "hook", 2e-2);
 }
 
 TEST_F(Sharded, ARunGoesOnFromAnyOtherSharding) {
-  good(gpt(1, "one", {}));
+  good(gpt(1, "one", short_epochs));
   const std::vector<std::pair<int, Words>> meshes{{1, {}},
                                                   {3, {"train.zero=3"}},
                                                   {2, {"mesh.tp=2"}},
                                                   {2, {"train.zero=2"}},
                                                   {4, {"train.zero=1", "mesh.cp=2"}},
                                                   {2, {"train.zero=3"}}};
-  expect_each_goes_on_on_the_next(meshes, {}, 1e-4);
+  expect_each_goes_on_on_the_next(meshes, short_epochs, 1e-4);
 }
 
 TEST_F(Sharded, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {

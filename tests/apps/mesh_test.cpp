@@ -11,37 +11,35 @@ namespace {
 class Mesh : public MeshRuns {};
 
 TEST_F(Mesh, TensorParallelGptHasTheCurveOfOneRankAlsoWithDataParallelism) {
-  const std::string alone = good(gpt(1, "one", {}));
-  const std::string output = good(gpt(2, "tp", {"mesh.tp=2"}));
+  const Words divided = joined(one_epoch, {"mesh.tp=2"});
+  const std::string alone = good(gpt(1, "one", one_epoch));
+  const std::string output = good(gpt(2, "tp", divided));
   const auto parameters = [](const std::string& text) {
     return text.substr(text.find("model of "), text.find(" parameters") - text.find("model of "));
   };
   EXPECT_EQ(parameters(output), parameters(alone));
   expect_same_curve("one", "tp", 1e-4);
-  good(gpt(4, "both", {"mesh.tp=2"}));
+  good(gpt(4, "both", divided));
   expect_same_curve("one", "both", 1e-4);
-  const auto whole = checkpoint("one", "24"), divided = checkpoint("both", "24");
-  ASSERT_EQ(whole.model.size(), divided.model.size());
+  const auto whole = checkpoint("one", "12"), both = checkpoint("both", "12");
+  ASSERT_EQ(whole.model.size(), both.model.size());
   for (const auto& [name, tensor, placement] : whole.model)
-    EXPECT_EQ(divided.model.at(name).shape(), tensor.shape()) << name;
+    EXPECT_EQ(both.model.at(name).shape(), tensor.shape()) << name;
 }
 
 TEST_F(Mesh, TensorParallelMlpHasTheCurveOfOneRank) {
-  good(mlp(1, "one", {}));
-  good(mlp(2, "tp", {"mesh.tp=2"}));
+  good(mlp(1, "one", one_epoch));
+  good(mlp(2, "tp", joined(one_epoch, {"mesh.tp=2"})));
   expect_same_curve("one", "tp", 1e-4);
-  good(mlp(4, "both", {"mesh.dp=2", "mesh.tp=2"}));
+  good(mlp(4, "both", joined(one_epoch, {"mesh.dp=2", "mesh.tp=2"})));
   expect_same_curve("one", "both", 1e-4);
 }
 
 TEST_F(Mesh, TensorParallelTransformerHasTheCurveOfOneRank) {
-  const Words model{"model.kind=\"transformer\"",
-                    "model.width=24",
-                    "model.heads=4",
-                    "model.depth=2",
-                    "model.patch=[6]",
-                    "model.encoder_dropout=0.1",
-                    "train.epochs=2"};  // rounding grows tenfold in each further one
+  // Rounding grows tenfold in each further epoch.
+  const Words model =
+      joined(one_epoch, {"model.kind=\"transformer\"", "model.width=24", "model.heads=4",
+                         "model.depth=2", "model.patch=[6]", "model.encoder_dropout=0.1"});
   const auto train = [&](int ranks, const std::string& dir, const Words& mesh) {
     return classify(ranks, small_run(scratch_.file(dir), settings(dir, joined(model, mesh))));
   };
@@ -77,12 +75,9 @@ TEST_F(Mesh, TensorParallelGptInFp16SkipsTheStepsOfOneRank) {
 
 TEST_F(Mesh, ARunBeginsWithWholeWeightsOnAnyMesh) {
   good(gpt(1, "first", {"train.epochs=1"}));
-  const Words from{"train.init_from=\"" + scratch_.file("first") + "\"", "train.seed=5"};
-  const auto with = [&](const Words& more) {
-    Words all = from;
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
+  const Words from =
+      joined(one_epoch, {"train.init_from=\"" + scratch_.file("first") + "\"", "train.seed=5"});
+  const auto with = [&](const Words& more) { return joined(from, more); };
   const auto taken = [](const std::string& output) {
     const auto begin = output.find("took ");
     return output.substr(begin, output.find('\n', begin) - begin);
@@ -98,32 +93,37 @@ TEST_F(Mesh, ARunBeginsWithWholeWeightsOnAnyMesh) {
 }
 
 TEST_F(Mesh, ContextParallelGptHasTheCurveOfOneRankAlsoWithTheOtherDimensions) {
-  good(gpt(1, "one", {}));
-  good(gpt(2, "cp", {"mesh.cp=2"}));
+  const Words in_parts = joined(one_epoch, {"mesh.cp=2"});
+  good(gpt(1, "one", one_epoch));
+  good(gpt(2, "cp", in_parts));
   expect_same_curve("one", "cp", 1e-4);
-  good(gpt(4, "dp_cp", {"mesh.cp=2"}));
+  good(gpt(4, "dp_cp", in_parts));
   expect_same_curve("one", "dp_cp", 1e-4);
-  good(gpt(4, "cp_tp", {"mesh.cp=2", "mesh.tp=2"}));
+  good(gpt(4, "cp_tp", joined(in_parts, {"mesh.tp=2"})));
   expect_same_curve("one", "cp_tp", 1e-4);
 }
 
 TEST_F(Mesh, ARunGoesOnOnAnotherMeshAndWithTheSameBitsOnItsOwn) {
-  good(gpt(1, "one", {}));
-  good(gpt(2, "whole", {"mesh.tp=2"}));
+  const auto train = [&](int ranks, const std::string& dir, const Words& mesh,
+                         const Words& flags = {}) {
+    return gpt(ranks, dir, joined(short_epochs, mesh), flags);
+  };
+  good(train(1, "one", {}));
+  good(train(2, "whole", {"mesh.tp=2"}));
   const Words first{"mesh.tp=2", "run.stop_after_epochs=1"};
-  EXPECT_EQ(gpt(2, "same", first).exit_code, 75);
-  EXPECT_NE(good(gpt(2, "same", {"mesh.tp=2"}, {"--resume"})).find("resumed from"),
+  EXPECT_EQ(train(2, "same", first).exit_code, 75);
+  EXPECT_NE(good(train(2, "same", {"mesh.tp=2"}, {"--resume"})).find("resumed from"),
             std::string::npos);
-  expect_same_state(checkpoint("whole", "24"), checkpoint("same", "24"));
+  expect_same_state(checkpoint("whole", "12"), checkpoint("same", "12"));
 
-  EXPECT_EQ(gpt(2, "other", first).exit_code, 75);
-  good(gpt(4, "other", {"mesh.tp=4"}, {"--resume"}));
+  EXPECT_EQ(train(2, "other", first).exit_code, 75);
+  good(train(4, "other", {"mesh.tp=4"}, {"--resume"}));
   expect_same_curve("one", "other", 1e-4);
-  EXPECT_EQ(gpt(2, "undivided", first).exit_code, 75);
-  good(gpt(1, "undivided", {}, {"--resume"}));
+  EXPECT_EQ(train(2, "undivided", first).exit_code, 75);
+  good(train(1, "undivided", {}, {"--resume"}));
   expect_same_curve("one", "undivided", 1e-4);
-  EXPECT_EQ(gpt(1, "divided", {"run.stop_after_epochs=1"}).exit_code, 75);
-  good(gpt(2, "divided", {"mesh.tp=2"}, {"--resume"}));
+  EXPECT_EQ(train(1, "divided", {"run.stop_after_epochs=1"}).exit_code, 75);
+  good(train(2, "divided", {"mesh.tp=2"}, {"--resume"}));
   expect_same_curve("one", "divided", 1e-4);
 }
 
@@ -132,11 +132,9 @@ TEST_F(Mesh, OneRankKilledOrAskedToStopEndsAllAndTheRunGoesOnWithTheSameBits) {
 }
 
 TEST_F(Mesh, AveragedWeightsOfDividedModelsAreThoseOfOneRank) {
-  const Words average{"averaging.kind=\"ema\"", "averaging.decay=0.5"};
+  const Words average = joined(one_epoch, {"averaging.kind=\"ema\"", "averaging.decay=0.5"});
   good(gpt(1, "one", average));
-  Words divided = average;
-  divided.emplace_back("mesh.tp=2");
-  good(gpt(2, "tp", divided));
+  good(gpt(2, "tp", joined(average, {"mesh.tp=2"})));
   expect_same_curve("one", "tp", 1e-4);
 }
 
