@@ -181,6 +181,16 @@ TEST(ModelsPage, ShowsTheOutputOfModelDescribe) {
       << described;
 }
 
+/// A command that trains, measures or describes for less long: to which figures these decks come,
+/// apps.regress and apps.fields look at.
+std::string shortened(const std::string& command) {
+  if (command.find("apps/regress ") != std::string::npos) return command + " --set train.epochs=2";
+  if (command.find("lockstep scaling ") != std::string::npos) return command + " --repeat 1";
+  if (command.find("model describe ") != std::string::npos)
+    return command + " --set train.batch_size=16";
+  return command;
+}
+
 // The two scripts are CI itself. Every other line of these pages' shell blocks runs here, in a
 // scratch folder with the sources' inputs/ and this build in place of build/release.
 class Commands : public testing::TestWithParam<const char*> {};
@@ -198,7 +208,8 @@ TEST_P(Commands, OfThePageSucceed) {
       if (line.empty() || line.find("scripts/") != std::string::npos) continue;
       if (line.find("sbatch") != std::string::npos || line.find("cmake") != std::string::npos)
         continue;
-      const Finished finished = run({"sh", "-c", "cd " + scratch.path() + " && " + line}, {}, 120);
+      const Finished finished =
+          run({"sh", "-c", "cd " + scratch.path() + " && " + shortened(line)}, {}, 120);
       EXPECT_EQ(finished.exit_code, 0) << line << "\n" << finished.output;
       ++commands;
     }

@@ -102,16 +102,16 @@ TEST(RpcApplications, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOne
   ASSERT_EQ(written.exit_code, 0) << written.output;
   ASSERT_EQ(read_file(text).substr(0, 23), "In the beginning God cr");
 
-  const Finished finished = run(app(3, "docs/examples/rnn_model_parallel", {text, "300"}));
+  const Finished finished = run(app(3, "docs/examples/rnn_model_parallel", {text, "200"}));
   found(finished, "gradients differ from those of one process by 0 and 0\n");
-  const auto loss = found(finished, "step 300  loss ([0-9.]+)\n");
+  const auto loss = found(finished, "step 200  loss ([0-9.]+)\n");
   ASSERT_EQ(loss.size(), 2U);
   EXPECT_LT(std::stod(loss[1]), 2.0);
 }
 
 // With one part it is the same computation; with several their order changes the rounding.
 TEST(RpcApplications, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
-  const Finished finished = run(app(3, "docs/examples/pipeline", {"16", "4", "16"}));
+  const Finished finished = run(app(3, "docs/examples/pipeline", {"16", "2", "16"}));
   const auto here = found(finished, "uncut, one rank +([0-9.]+) images/s  loss ([0-9.]+)\n");
   ASSERT_EQ(here.size(), 3U);
   for (const std::string size : {"16", " 8", " 4", " 2"}) {
