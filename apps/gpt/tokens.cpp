@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/data/tokens/token_file.hpp>
 #include <lockstep/data/tokens/tokenizer.hpp>
 #include <lockstep/io/atomic_file.hpp>
@@ -73,13 +74,17 @@ class Shards {
 
 /// Token files of an earlier text would be mixed with this one.
 void expect_no_token_files(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".bin") continue;
+  const auto refuse = [&](const fs::directory_entry& entry) {
+    if (entry.path().extension() != ".bin") return;
     throw InputError(fmt::format(
         "{} already holds token files, for example {}: name another folder, or remove them.",
         folder.string(), entry.path().filename().string()));
-  }
+  };
+  std::error_code error;
+  for_each_entry(folder, refuse, error);
+  if (!error || error == std::errc::no_such_file_or_directory) return;
+  throw InputError(fmt::format("the folder {} cannot be read: {}. Name another with --output.",
+                               folder.string(), error.message()));
 }
 
 TokenizerChoice choice_of(const TokensOptions& options) {

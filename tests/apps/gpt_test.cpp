@@ -302,6 +302,10 @@ TEST_F(Gpt, CutsTextIntoShardsAndATestSet) {
   const Finished twice = gpt(1, "tokens", {scratch_.file("text.txt"), "--output", data});
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_TRUE(twice.says("already holds token files")) << twice.output;
+  const std::string text = scratch_.file("text.txt");
+  const Finished into_a_file = gpt(1, "tokens", {text, "--output", text});
+  EXPECT_EQ(into_a_file.exit_code, 2);
+  EXPECT_TRUE(into_a_file.says(text + " cannot be read: Not a directory")) << into_a_file.output;
 }
 
 // If mapped into memory it would be a bus error.

@@ -4,9 +4,8 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <string_view>
+#include <system_error>
 
 #include <lockstep/base/process_state.hpp>
 
@@ -14,22 +13,12 @@ namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view name = "LOCKSTEP_SUPERVISOR";
+constexpr const char* name = "LOCKSTEP_SUPERVISOR";
 
 std::string whole_path(const fs::path& dir) {
   std::error_code error;
   fs::path whole = fs::weakly_canonical(fs::absolute(dir, error), error);
   return whole.string();
-}
-
-/// The value of a process's environment variable; empty if it has none, or may not be read.
-std::string variable_of(const fs::path& process) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  for (std::string entry; std::getline(file, entry, '\0');) {
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
-      return entry.substr(name.size() + 1);
-  }
-  return {};
 }
 
 bool is_over(int pid) {
@@ -55,21 +44,15 @@ bool is_of_a_dead_one(std::string_view text, std::string_view dir) {
 
 Environment mark_of_this_supervisor(const fs::path& run_dir) {
   const int pid = getpid();
-  return {
-      {std::string(name), fmt::format("{} {} {}", pid, process_start(pid), whole_path(run_dir))}};
+  return {{name, fmt::format("{} {} {}", pid, process_start(pid), whole_path(run_dir))}};
 }
 
 std::vector<int> leftovers(const fs::path& run_dir) {
   const std::string dir = whole_path(run_dir);
   std::vector<int> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    const std::string number = entry.path().filename().string();
-    int pid = 0;
-    const auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), pid);
-    if (bad != std::errc() || end != number.data() + number.size()) continue;
-    if (is_of_a_dead_one(variable_of(entry.path()), dir) && !is_over(pid)) found.push_back(pid);
-  }
+  for_each_process([&](int pid) {
+    if (is_of_a_dead_one(variable_of(pid, name), dir) && !is_over(pid)) found.push_back(pid);
+  });
   return found;
 }
 

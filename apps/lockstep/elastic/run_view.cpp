@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/process_state.hpp>
 #include <lockstep/base/read_file.hpp>
@@ -94,9 +95,11 @@ std::map<std::string, RunView::Stamp> RunView::stamps() const {
   std::map<std::string, Stamp> now;
   for (const char* name : {"metrics.jsonl", "log.txt", summary_file_, start_file_, "flight/where"})
     now[name] = stamp(dir_ / name);
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints(), error))
+  const auto take = [&](const fs::directory_entry& entry) {
     now[entry.path().filename().string()] = stamp(entry.path());
+  };
+  std::error_code ignored;
+  for_each_entry(checkpoints(), take, ignored);
   return now;
 }
 

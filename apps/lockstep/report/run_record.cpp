@@ -11,6 +11,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/deck/deck_source.hpp>
@@ -111,10 +112,11 @@ void read_checkpoints(RunRecord& run) {
 /// "a, b": folders in it that hold runs.
 std::string runs_in(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  const auto take = [&](const fs::directory_entry& entry) {
     if (holds_a_run(entry.path())) names.push_back(entry.path().filename().string());
-  }
+  };
+  std::error_code ignored;
+  for_each_entry(folder, take, ignored);
   std::ranges::sort(names);
   constexpr std::size_t most = 8;
   const bool more = names.size() > most;

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
@@ -18,12 +19,17 @@ void expect_study_or_nothing(const fs::path& folder) {
   if (fs::exists(folder / "study.json", error) || !fs::exists(folder, error)) return;
   if (!fs::is_directory(folder, error))
     throw InputError(fmt::format("--output {} is not a folder", folder.string()));
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  const auto refuse = [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
     // Of a process that was killed at the very beginning.
-    if (name.starts_with(FolderLock::file_name) || name.starts_with("study.json")) continue;
+    if (name.starts_with(FolderLock::file_name) || name.starts_with("study.json")) return;
     throw InputError(fmt::format("--output {} holds other files than a study's: {}; name another",
                                  folder.string(), name));
+  };
+  for_each_entry(folder, refuse, error);
+  if (error) {
+    throw InputError(fmt::format("--output {} cannot be read: {}; name another", folder.string(),
+                                 error.message()));
   }
 }
 

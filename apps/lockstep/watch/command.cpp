@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
@@ -68,10 +69,11 @@ bool may_begin(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return true;
   if (!fs::is_directory(folder, error)) return false;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (report::holds_a_run(entry.path())) return false;
-  }
-  return true;
+  bool has_runs = false;
+  for_each_entry(
+      folder, [&](const auto& entry) { has_runs = has_runs || report::holds_a_run(entry.path()); },
+      error);
+  return !has_runs;
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <sstream>
+#include <system_error>
+
+#include <lockstep/base/for_each_entry.hpp>
 
 namespace lockstep {
 namespace {
@@ -26,6 +30,34 @@ std::uint64_t process_start(int pid) {
   std::string text;
   for (int i = first; i <= field; ++i) fields >> text;
   return fields ? std::stoull(text) : 0;
+}
+
+int parent_of(int pid) {
+  std::istringstream fields(stat_of(pid));
+  std::string state;
+  int parent = 0;
+  return fields >> state >> parent ? parent : 0;
+}
+
+std::string variable_of(int pid, const std::string& name) {
+  std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
+  const std::string begin = name + "=";
+  for (std::string entry; std::getline(file, entry, '\0');) {
+    if (entry.starts_with(begin)) return entry.substr(begin.size());
+  }
+  return {};
+}
+
+void for_each_process(const std::function<void(int pid)>& visit) {
+  const auto look = [&](const std::filesystem::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    const char* const end = name.data() + name.size();
+    int pid = 0;
+    const auto [behind, error] = std::from_chars(name.data(), end, pid);
+    if (error == std::errc() && behind == end) visit(pid);
+  };
+  std::error_code ignored;
+  for_each_entry("/proc", look, ignored);
 }
 
 ProcessState process_state(int pid) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
@@ -60,11 +61,12 @@ fs::path best_checkpoint(const fs::path& folder) { return folder / "best.h5"; }
 
 std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (const auto step = step_in(at->path().filename().string()))
-      found.emplace_back(*step, at->path());
-  }
+  const auto take = [&](const fs::directory_entry& entry) {
+    if (const auto step = step_in(entry.path().filename().string()))
+      found.emplace_back(*step, entry.path());
+  };
+  std::error_code ignored;
+  for_each_entry(folder, take, ignored);
   std::ranges::sort(found, std::greater<>());
   std::vector<fs::path> paths;
   for (auto& [step, path] : found) paths.push_back(std::move(path));
@@ -103,11 +105,12 @@ std::optional<fs::path> newest_good_checkpoint(ProcessGroup& group, const fs::pa
 
 std::vector<fs::path> list_unfinished_checkpoints(const fs::path& folder) {
   std::vector<fs::path> unfinished;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (step_in(AtomicFile::published_name_of(at->path().filename().string())))
-      unfinished.push_back(at->path());
-  }
+  const auto take = [&](const fs::directory_entry& entry) {
+    if (step_in(AtomicFile::published_name_of(entry.path().filename().string())))
+      unfinished.push_back(entry.path());
+  };
+  std::error_code ignored;
+  for_each_entry(folder, take, ignored);
   return unfinished;
 }
 

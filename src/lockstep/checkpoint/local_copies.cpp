@@ -11,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
@@ -29,10 +30,11 @@ std::string names_of(const std::string& start) { return fmt::format("{}{}-", loc
 
 template <class Visit>
 void for_each_file(const fs::path& folder, const std::string& prefix, const Visit& visit) {
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().filename().string().starts_with(prefix)) visit(at->path());
-  }
+  const auto look = [&](const fs::directory_entry& entry) {
+    if (entry.path().filename().string().starts_with(prefix)) visit(entry.path());
+  };
+  std::error_code ignored;
+  for_each_entry(folder, look, ignored);
 }
 
 /// Without HDF5's structure, which has time stamps.

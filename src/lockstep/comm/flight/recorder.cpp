@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/process_state.hpp>
@@ -82,16 +83,15 @@ double last_sign_s(const FlightRing& ring) {
 /// to be dead, else (other nodes and versions) a day.
 void remove_old_rings(const fs::path& folder) noexcept {
   constexpr auto old = std::chrono::hours(1), very_old = std::chrono::hours(24);
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (!at->path().filename().string().starts_with("lockstep-flight-")) continue;
+  const auto look = [&](const fs::directory_entry& entry) {
+    if (!entry.path().filename().string().starts_with("lockstep-flight-")) return;
     std::error_code gone;
     // Age since creation: writes to mapped memory do not change the file's time.
-    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(at->path(), gone);
-    if (gone || age < old) continue;
+    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(entry.path(), gone);
+    if (gone || age < old) return;
     bool is_over = age > very_old;
     try {
-      const FlightRing ring = read_flight_ring(at->path());
+      const FlightRing ring = read_flight_ring(entry.path());
       const Seconds silence(static_cast<double>(nanoseconds(std::chrono::system_clock::now())) *
                                 1e-9 -
                             last_sign_s(ring));
@@ -102,8 +102,10 @@ void remove_old_rings(const fs::path& folder) noexcept {
       }
     } catch (const std::exception&) {  // of another version, or damaged
     }
-    if (is_over) fs::remove(at->path(), gone);
-  }
+    if (is_over) fs::remove(entry.path(), gone);
+  };
+  std::error_code ignored;
+  for_each_entry(folder, look, ignored);
 }
 
 /// The mapped file, or the reason why there is none.

@@ -6,47 +6,25 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include <lockstep/base/process_state.hpp>
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// The rank that a launcher has set in the environment of a process. The first variable counts:
 /// under Slurm an mpiexec is itself task 0.
 std::optional<int> rank_of(int pid) {
-  constexpr std::array<std::string_view, 3> names = {
-      "PMI_RANK=", "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
-  std::ifstream file(fmt::format("/proc/{}/environ", pid));
-  std::optional<int> rank;
-  std::size_t best = names.size();
-  for (std::string variable; std::getline(file, variable, '\0');) {
-    for (std::size_t i = 0; i < best; ++i) {
-      if (!variable.starts_with(names[i])) continue;
-      rank = std::atoi(variable.c_str() + names[i].size());
-      best = i;
-    }
+  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const std::string rank = variable_of(pid, name);
+    if (!rank.empty()) return std::atoi(rank.c_str());
   }
-  return rank;
-}
-
-int parent_of(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("PPid:")) return std::atoi(line.c_str() + 5);
-  }
-  return 0;
+  return std::nullopt;
 }
 
 /// The nearest ancestor that does not belong to the rank: a script may have started the rank.
@@ -69,16 +47,12 @@ std::string standing_ranks_here() {
   if (!mine) return "";
   const int launcher = launcher_of(::getpid(), *mine);
   std::map<int, std::string> standing;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
-    const std::string name = entry.path().filename();
-    int pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+  for_each_process([&](int pid) {
     const ProcessState state = process_state(pid);
     const auto rank = stands(state) ? rank_of(pid) : std::nullopt;
-    if (!rank || rank == mine || launcher_of(pid, *rank) != launcher) continue;
+    if (!rank || rank == mine || launcher_of(pid, *rank) != launcher) return;
     standing[*rank] = fmt::format("rank {} (process {}) {}", *rank, pid, words(state));
-  }
+  });
   std::string all;
   for (const auto& [rank, text] : standing) all += (all.empty() ? "" : ", ") + text;
   return all;

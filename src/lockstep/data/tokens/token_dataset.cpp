@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/data/files/looked_for.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
@@ -129,9 +130,9 @@ std::vector<fs::path> token_files(const fs::path& path, Split split) {
                     detail::looked_for(path)));
   }
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
+  const auto take = [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".bin")) continue;
+    if (!name.ends_with(".bin")) return;
     const bool train = says_one_of(name, training_words), test = says_one_of(name, test_words);
     if (train && test) {
       throw InputError(
@@ -140,6 +141,14 @@ std::vector<fs::path> token_files(const fs::path& path, Split split) {
                       entry.path().string()));
     }
     if (split == Split::train ? train : test) files.push_back(entry.path());
+  };
+  std::error_code error;
+  for_each_entry(path, take, error);
+  if (error) {
+    throw InputError(
+        fmt::format("the folder of tokens {} cannot be read: {}. Check data.path and "
+                    "data.test_path.",
+                    detail::looked_for(path), error.message()));
   }
   std::ranges::sort(files);
   return files;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <utility>
 
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/io/folder.hpp>
@@ -111,11 +112,12 @@ std::string metadata_of(std::string_view plugin) {
 
 std::vector<std::string> files_in(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code unreadable;
-  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
+  const auto take = [&](const fs::directory_entry& entry) {
     std::string name = entry.path().filename().string();
     if (name.starts_with(name_begins)) names.push_back(std::move(name));
-  }
+  };
+  std::error_code unreadable;
+  for_each_entry(folder, take, unreadable);
   return names;
 }
 

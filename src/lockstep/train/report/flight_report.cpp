@@ -6,10 +6,12 @@
 #include <chrono>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
@@ -65,9 +67,12 @@ class Report {
   void wait_for_the_others() const {
     const auto start = Clock::now();
     const auto there = [&] {
-      return std::ranges::count_if(fs::directory_iterator(folder_), [](const auto& entry) {
-        return entry.path().extension() == ".ring";
-      });
+      int rings = 0;
+      std::error_code ignored;
+      for_each_entry(
+          folder_, [&](const auto& entry) { rings += entry.path().extension() == ".ring" ? 1 : 0; },
+          ignored);
+      return rings;
     };
     while (there() < recorder_.size() && seconds_since(start) < others_s) {
       std::this_thread::sleep_for(poll);
