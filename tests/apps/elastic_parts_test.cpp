@@ -9,6 +9,7 @@
 
 #include <array>
 #include <elastic/budget.hpp>
+#include <elastic/child.hpp>
 #include <elastic/death_watch.hpp>
 #include <elastic/diagnosis.hpp>
 #include <elastic/launcher.hpp>
@@ -20,6 +21,9 @@
 #include <filesystem>
 #include <fstream>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/helper_program.hpp>
+#include <lockstep/base/process_state.hpp>
+#include <optional>
 #include <support/message_of.hpp>
 #include <support/process.hpp>
 
@@ -335,6 +339,105 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
   for (int i = 0; i < 500 && !found().empty(); ++i) usleep(10'000);  // until they are dead
   EXPECT_TRUE(found().empty());
   for (const int pid : all) waitpid(pid, nullptr, 0);
+}
+
+/// Waits until the file holds a number.
+int number_in(const std::string& file) {
+  for (int i = 0; i < 3000; ++i) {
+    if (const std::string text = test::read_file(file); text.ends_with("\n"))
+      return std::stoi(text);
+    usleep(10'000);
+  }
+  return -1;
+}
+
+bool lives(int pid) { return can_run(process_state(pid)); }
+
+TEST(Child, IsKilledWithItsOrphansAndLeavesHelperProgramsAlone) {
+  const ScratchFolder scratch;
+  const std::string helper = scratch.file("helper"), orphan = scratch.file("orphan");
+  HelperProgram query({"sh", "-c", "sleep 1000 & echo $! >" + helper + "; wait; exit 3"});
+  Child child(
+      {"sh", "-c", "(setsid sleep 1000 & echo $! >" + orphan + "); exec sleep 1000"}, {},
+      [](std::string_view) {}, Child::Output::listened_to);
+  const int of_query = number_in(helper), of_child = number_in(orphan);
+  for (int i = 0; i < 3000 && parent_of(of_child) != getpid(); ++i) usleep(10'000);
+  ASSERT_EQ(parent_of(of_child), getpid());
+  EXPECT_EQ(child.kill_all(), 1);
+  EXPECT_EQ(child.code(), 128 + SIGKILL);
+  EXPECT_EQ(process_state(of_child), ProcessState::gone) << "it was waited for";
+  EXPECT_TRUE(lives(query.pid()));
+  ASSERT_TRUE(lives(of_query));
+  kill(of_query, SIGTERM);
+  EXPECT_TRUE(query.wait(seconds(60)));
+  EXPECT_EQ(query.code(), 3) << "nobody else has waited for it";
+}
+
+/// Slurm's commands, of an allocation of two nodes; what each prints is in a file of its name.
+class FakeSlurm {
+ public:
+  FakeSlurm() {
+    const std::pair<std::string, std::string> variables[] = {
+        {"PATH", scratch_.file("bin") + ":" + std::getenv("PATH")},
+        {"SLURM_JOB_ID", "1"},
+        {"SLURM_JOB_NODELIST", "node[1-2]"},
+        {"SLURM_TASKS_PER_NODE", "2(x2)"}};
+    for (const auto& [name, value] : variables) {
+      const char* const before = std::getenv(name.c_str());
+      before_.emplace_back(name, before ? std::optional<std::string>(before) : std::nullopt);
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+    command("scontrol", "echo \"$3\" | sed 's/node.1-2./node1 node2/'");
+    answer("squeue", "node[1-2]");
+    answer("sinfo", "node1 idle node2 idle");
+  }
+  ~FakeSlurm() {
+    for (const auto& [name, value] : before_) {
+      if (value) {
+        setenv(name.c_str(), value->c_str(), 1);
+      } else {
+        unsetenv(name.c_str());
+      }
+    }
+  }
+  FakeSlurm(const FakeSlurm&) = delete;
+  FakeSlurm& operator=(const FakeSlurm&) = delete;
+
+  void answer(const std::string& name, const std::string& words) {
+    command(name, "echo '" + words + "'");
+  }
+  void fail(const std::string& name) { command(name, "kill -9 $$"); }
+
+ private:
+  void command(const std::string& name, const std::string& script) {
+    const std::string program = scratch_.write("bin/" + name, "#!/bin/sh\n" + script + "\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  }
+
+  ScratchFolder scratch_;
+  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+};
+
+TEST(SlurmsMembers, AnAnswerThatDoesNotComeChangesNothing) {
+  FakeSlurm slurm;
+  const Members members = members_of_slurm();
+  const auto names = [&] {
+    usleep(1'100'000);  // until it asks again
+    std::vector<std::string> all;
+    for (const Host& host : members(/*now=*/true)) all.push_back(host.name);
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  slurm.answer("squeue", "node1");  // node2 has failed, and left the job
+  EXPECT_EQ(names(), Names{"node1"});
+  slurm.fail("squeue");
+  EXPECT_EQ(names(), Names{"node1"}) << "it has not come back";
+  slurm.answer("squeue", "");
+  slurm.answer("sinfo", "node1 idle node2 down*");
+  EXPECT_EQ(names(), Names{"node1"});
+  slurm.answer("squeue", "node[1-2]");
+  slurm.fail("sinfo");
+  EXPECT_EQ(names(), Names{"node1"}) << "it is not up again";
 }
 
 /// A system as the kernel presents it, with rank 1 as process 77 in group /job/step.

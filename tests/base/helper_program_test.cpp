@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -47,6 +48,21 @@ TEST(HelperProgram, ReportsItsExitCodeWithoutBlocking) {
   HelperProgram none({"no-such-program"});
   EXPECT_TRUE(none.wait(Seconds(60)));
   EXPECT_EQ(none.code(), 127);
+}
+
+TEST(HelperProgram, IsKnownUntilItWasWaitedFor) {
+  int pid = 0, late = 0;
+  {
+    HelperProgram program({"true"}), sleeps({"sleep", "1000"});
+    pid = program.pid();
+    late = sleeps.pid();
+    EXPECT_TRUE(is_helper_program(pid));
+    EXPECT_TRUE(program.wait(Seconds(60)));
+    EXPECT_FALSE(is_helper_program(pid));
+    EXPECT_TRUE(is_helper_program(late));
+  }
+  EXPECT_FALSE(is_helper_program(late));
+  EXPECT_FALSE(is_helper_program(getpid()));
 }
 
 TEST(StartProgram, ReplacesVariablesAndLeavesSignalsAlone) {

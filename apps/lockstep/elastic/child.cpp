@@ -11,8 +11,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -20,6 +18,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/helper_program.hpp>
+#include <lockstep/base/process_state.hpp>
 
 namespace lockstep::elastic {
 namespace {
@@ -37,45 +36,49 @@ struct Pipe {
   }
 };
 
-/// Living processes by parent.
+/// Processes by parent, dead ones too.
 std::multimap<pid_t, pid_t> children_by_parent() {
-  namespace fs = std::filesystem;
   std::multimap<pid_t, pid_t> children;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string line;
-    std::getline(file, line);
-    const auto behind = line.rfind(')');  // a program's name may hold any character
-    char state = 0;
-    int parent = 0;
-    if (behind == std::string::npos) continue;
-    if (std::sscanf(line.c_str() + behind + 1, " %c %d", &state, &parent) != 2) continue;
-    if (state != 'Z' && state != 'X') children.insert({parent, std::stoi(name)});
-  }
+  for_each_process([&](int pid) { children.insert({parent_of(pid), pid}); });
   return children;
 }
 
-/// All living descendants of this process whose ends it has not seen.
-std::vector<pid_t> descendants() {
-  const auto children = children_by_parent();
-  std::vector<pid_t> found, open{getpid()};
-  while (!open.empty()) {
-    const auto [first, last] = children.equal_range(open.back());
-    open.pop_back();
-    for (auto child = first; child != last; ++child) {
+bool is_alive(pid_t pid) {
+  const ProcessState state = process_state(pid);
+  return state != ProcessState::died && state != ProcessState::gone;
+}
+
+/// Children of this process that it has not started: a descendant's, after that has ended. Helper
+/// programs that run beside the command are somebody else's.
+std::vector<pid_t> orphans(const std::multimap<pid_t, pid_t>& children, pid_t command) {
+  std::vector<pid_t> found;
+  const auto [first, last] = children.equal_range(getpid());
+  for (auto child = first; child != last; ++child) {
+    if (child->second != command && !is_helper_program(child->second))
       found.push_back(child->second);
-      open.push_back(child->second);
-    }
   }
   return found;
 }
 
-/// Orphans become this process's children, so it has to reap them.
-void bury_orphans() {
-  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+/// All living descendants of the command, with itself unless its end was seen.
+std::vector<pid_t> descendants(pid_t command, bool ended) {
+  const auto children = children_by_parent();
+  std::vector<pid_t> found, open = orphans(children, command);
+  if (!ended) open.push_back(command);
+  while (!open.empty()) {
+    const pid_t process = open.back();
+    open.pop_back();
+    if (is_alive(process)) found.push_back(process);
+    const auto [first, last] = children.equal_range(process);
+    for (auto child = first; child != last; ++child) open.push_back(child->second);
+  }
+  return found;
+}
+
+/// Orphans become this process's children, so it has to wait for them.
+void bury_orphans(pid_t command) {
+  for (const pid_t orphan : orphans(children_by_parent(), command)) {
+    if (!is_alive(orphan)) waitpid(orphan, nullptr, WNOHANG);
   }
 }
 
@@ -179,7 +182,7 @@ int Child::kill_all() {
   const auto start = Clock::now();
   std::set<pid_t> killed;
   for (;;) {
-    const auto left = descendants();
+    const auto left = descendants(pid_, ended_);
     for (const pid_t pid : left) {
       kill(pid, SIGKILL);
       if (pid != pid_) killed.insert(pid);
@@ -189,7 +192,7 @@ int Child::kill_all() {
       ended_ = true;
       code_ = exit_code_of(status);
     }
-    if (ended_) bury_orphans();
+    if (ended_) bury_orphans(pid_);
     const bool stuck = seconds_since(start) > longest_death_s;
     if ((ended_ && left.empty()) || stuck) return static_cast<int>(killed.size());
     std::this_thread::sleep_for(death_takes);
@@ -199,8 +202,10 @@ int Child::kill_all() {
 std::vector<pid_t> parents_of_living(const std::vector<pid_t>& processes) {
   const auto children = children_by_parent();
   std::vector<pid_t> parents;
-  std::ranges::copy_if(processes, std::back_inserter(parents),
-                       [&](pid_t process) { return children.contains(process); });
+  std::ranges::copy_if(processes, std::back_inserter(parents), [&](pid_t process) {
+    const auto [first, last] = children.equal_range(process);
+    return std::any_of(first, last, [](const auto& one) { return is_alive(one.second); });
+  });
   return parents;
 }
 

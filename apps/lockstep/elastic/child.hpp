@@ -43,7 +43,8 @@ class Child {
   /// Signals the command alone: launchers pass signals on.
   void signal(int number) const noexcept;
   /// Sends SIGKILL to the command and all its descendants here until none is left, or those left
-  /// have survived for ten seconds. Returns the number of processes other than the command.
+  /// have survived for ten seconds; to no helper program. Returns the number of processes other
+  /// than the command.
   int kill_all();
 
  private:

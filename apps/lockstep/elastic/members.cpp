@@ -76,6 +76,9 @@ struct SlurmMembers {
   std::string nodes = environment("SLURM_JOB_NODELIST");
   Hosts all, now;
   Clock::time_point asked, answered;
+  /// The newest answers, empty before the first: the nodes of the job, and those that are up. Of
+  /// look() alone.
+  std::vector<std::string> of_job, up;
 
   SlurmMembers() {
     const auto listed = names_in(nodes);
@@ -94,9 +97,9 @@ struct SlurmMembers {
     asked = answered = Clock::now();
   }
 
-  /// The members of `all` that are still usable. Both commands run at the same time: either may
-  /// hang.
-  [[nodiscard]] Hosts look() const {
+  /// The members of `all` that are still usable, by the newest answers: one that does not come
+  /// changes nothing. Both commands run at the same time: either may hang.
+  [[nodiscard]] Hosts look() {
     const auto begun = Clock::now();
     // A node that failed is no longer part of the job, even if it is up again.
     HelperProgram squeue({"squeue", "--noheader", "--jobs", train::slurm_job(), "--format", "%N"});
@@ -106,14 +109,20 @@ struct SlurmMembers {
       return question.wait(left) && question.code() == 0 ? question.output() : std::string();
     };
     const auto still = words_of(says(squeue));
+    if (!still.empty()) renew(of_job, names_in(still.front()));
+    renew(up, living(says(sinfo)));
     Hosts left = all;
-    if (!still.empty()) keep(left, names_in(still.front()));
-    keep(left, living(says(sinfo)));
+    keep(left, of_job);
+    keep(left, up);
     return left;
   }
 
+  /// No names mean a busy or absent controller, not an allocation without nodes.
+  static void renew(std::vector<std::string>& names, std::vector<std::string> news) {
+    if (!news.empty()) names = std::move(news);
+  }
+
   static void keep(Hosts& hosts, const std::vector<std::string>& names) {
-    // No answer at all means a busy or absent controller, not an allocation without nodes.
     if (names.empty()) return;
     std::erase_if(hosts, [&](const Host& host) {
       return std::ranges::find(names, host.name) == names.end();

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <set>
 
 #include <lockstep/base/start_program.hpp>
 
@@ -18,7 +21,63 @@ namespace {
 constexpr int code_without_program = 127;
 constexpr Seconds at_a_time{0.02};  // the end of a child is no event of poll()
 
+/// The helper programs of this process that have not been waited for. Not locked while one is being
+/// started: that may take for ever, where its file system does not answer.
+class HelperPrograms {
+ public:
+  static HelperPrograms& instance() {
+    static HelperPrograms all;
+    return all;
+  }
+
+  template <class Start>
+  int start(const Start& start) {
+    const Starting starting(*this);
+    const int pid = start();
+    const std::lock_guard lock(mutex_);
+    if (pid > 0) pids_.insert(pid);
+    return pid;
+  }
+  void waited_for(int pid) {
+    const std::lock_guard lock(mutex_);
+    pids_.erase(pid);
+  }
+  bool may_have(int pid) {
+    constexpr Seconds patience{1};
+    std::unique_lock lock(mutex_);
+    const auto is_known = [&] { return starting_ == 0 || pids_.contains(pid); };
+    return !started_.wait_for(lock, patience, is_known) || pids_.contains(pid);
+  }
+
+ private:
+  class Starting {
+   public:
+    explicit Starting(HelperPrograms& all) : all_(all) { count(1); }
+    ~Starting() {
+      count(-1);
+      all_.started_.notify_all();
+    }
+    Starting(const Starting&) = delete;
+    Starting& operator=(const Starting&) = delete;
+
+   private:
+    void count(int more) {
+      const std::lock_guard lock(all_.mutex_);
+      all_.starting_ += more;
+    }
+
+    HelperPrograms& all_;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable started_;
+  std::set<int> pids_;
+  int starting_ = 0;
+};
+
 }  // namespace
+
+bool is_helper_program(int pid) { return HelperPrograms::instance().may_have(pid); }
 
 int exit_code_of(int status) noexcept {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -30,9 +89,11 @@ HelperProgram::HelperProgram(const std::vector<std::string>& command,
   if (::pipe2(ends.data(), O_CLOEXEC) == 0) {
     reading_ = Descriptor(ends[0]);
     const Descriptor writing(ends[1]);
-    pid_ = start_program(command, {.folder = options.folder,
-                                   .output = writing.get(),
-                                   .errors = options.with_errors ? writing.get() : -1});
+    pid_ = HelperPrograms::instance().start([&] {
+      return start_program(command, {.folder = options.folder,
+                                     .output = writing.get(),
+                                     .errors = options.with_errors ? writing.get() : -1});
+    });
   }
   if (pid_ > 0) return;
   ended_ = true;
@@ -40,9 +101,12 @@ HelperProgram::HelperProgram(const std::vector<std::string>& command,
 }
 
 HelperProgram::~HelperProgram() {
-  if (ended_ || ::waitpid(pid_, nullptr, WNOHANG) != 0) return;  // if others have seen its end
-  ::kill(-pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  if (ended_) return;
+  if (::waitpid(pid_, nullptr, WNOHANG) == 0) {  // else others have seen its end
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  HelperPrograms::instance().waited_for(pid_);
 }
 
 void HelperProgram::read_some(Seconds most) {
@@ -69,6 +133,7 @@ bool HelperProgram::wait(Seconds most) {
     const pid_t found = ::waitpid(pid_, &status, WNOHANG);
     if (found != 0 && !(found < 0 && errno == EINTR)) {
       ended_ = true;
+      HelperPrograms::instance().waited_for(pid_);
       if (found == pid_) code_ = exit_code_of(status);
       // Its last output. Somebody it started may still have the other end.
       const auto end = Clock::now();

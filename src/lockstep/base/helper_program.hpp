@@ -64,6 +64,11 @@ struct HelperEnd {
                                    const HelperOptions& options = {},
                                    const std::stop_token& stop = {});
 
+/// Whether the child `pid` of this process is a helper program that has not been waited for: others
+/// who look after children leave it alone. Waits, at most a second, for those that are just being
+/// started.
+[[nodiscard]] bool is_helper_program(int pid);
+
 /// The exit code in waitpid()'s status: 128 + n after signal n.
 [[nodiscard]] int exit_code_of(int status) noexcept;
 
