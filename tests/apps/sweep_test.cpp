@@ -139,6 +139,23 @@ TEST_F(Sweep, EverySignalThatAsksItToStopLosesNothingAndASecondSweepIsRefusedMea
   EXPECT_NE(read_file(folder + "/trial-0000/log.txt").find("resumed from "), std::string::npos);
 }
 
+// Whichever trial it is: one that was looked at before is told, too.
+TEST_F(Sweep, ASignalThatStopsATrialStopsTheOthers) {
+  for (const char* signalled : {"0", "1"}) {
+    const std::string folder = scratch_.file(signalled);
+    std::string act;
+    for (const char* trial : {"0", "1"})
+      act += "ls " + folder + "/trial-000" + trial + "/checkpoints/*.h5 >/dev/null 2>&1 && ";
+    act += "kill -USR1 $(pgrep -f '^[^ ]*classify .*" + folder + "/trial-000" + signalled +
+           "' | head -1)";
+    const Finished stopped = interrupted(
+        signalled, {"--grid", "optimizer.lr=0.05,0.01", "--set", "train.epochs=100000"}, act);
+    EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
+    for (const Json& row : rows(signalled))
+      EXPECT_FALSE(row.at("stopped").get<std::string>().empty()) << row;
+  }
+}
+
 TEST_F(Sweep, ALimitOfTimeEndsItsTrialsAndOneOfTheJobTheSweep) {
   const Words trials{"--grid", "optimizer.lr=0.05,0.01,0.02", "--set", "train.epochs=100000"};
   // On a busy machine a trial may not come to its first step by then: others have more time.

@@ -184,8 +184,10 @@ class SweepRun {
     }
     bool was_told = false;
     for (;;) {
+      // Read once a round: it may turn true behind the places that were told already.
+      const bool must_stop = is_asked_to_stop;
       for (Place& place : places_) {
-        if (!place.keeper && !open.empty() && !is_asked_to_stop) {
+        if (!place.keeper && !open.empty() && !must_stop) {
           place.trial = open.front();
           open.pop_front();
           start(place);
@@ -194,7 +196,7 @@ class SweepRun {
       bool is_running = false;
       for (Place& place : places_) {
         if (!place.keeper) continue;
-        if (is_asked_to_stop && !was_told) place.keeper->stop();
+        if (must_stop && !was_told) place.keeper->stop();
         if (const auto ended = place.keeper->ended()) {
           place.keeper.reset();
           settle(trials_[place.trial], *ended);
@@ -203,8 +205,8 @@ class SweepRun {
           is_running = true;
         }
       }
-      was_told = is_asked_to_stop;
-      if (!is_running && (open.empty() || is_asked_to_stop)) return;
+      was_told = must_stop;
+      if (!is_running && (open.empty() || must_stop)) return;
       show_life();
       std::this_thread::sleep_for(look_each);
     }
