@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <lockstep/base/host.hpp>
+#include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep::test {
 namespace {
@@ -123,7 +124,8 @@ TEST(DiskRoom, ForFilesOfOtherToolsIsOneWarningEachAndTheFilesAreWholeAfterwards
   for (const auto& file : std::filesystem::directory_iterator(kept / "tensorboard"))
     EXPECT_EQ(records_in(read_file(file.path())), 2 + 40 + 4 + 4 + 1 + 8) << finished.output;
   EXPECT_EQ(times(read_file(kept / "metrics.prom"), "\nlockstep_running{"), 1U);
-  EXPECT_FALSE(std::filesystem::exists(kept / ".metrics.prom.tmp"));
+  for (const auto& file : std::filesystem::directory_iterator(kept))
+    EXPECT_TRUE(AtomicFile::published_name_of(file.path().filename().string()).empty()) << file;
   for (const auto& file : std::filesystem::directory_iterator(kept / "logs")) {
     const std::string text = read_file(file.path());
     EXPECT_TRUE(text.ends_with("this rank ends: all is done\n")) << text;

@@ -189,7 +189,7 @@ TEST(RunFolder, HasFilesOfItsOwnWhereLinksElsewhereStand) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), mine = scratch.write("mine", "untouched");
   ASSERT_EQ(classify(2, small_run(dir, {"--set", "train.epochs=1"})).exit_code, 0);
-  for (const char* name : {"log.txt", "curves.svg", "curves.gp", ".summary.json.tmp"}) {
+  for (const char* name : {"log.txt", "curves.svg", "curves.gp", "summary.json"}) {
     fs::remove(dir + "/" + name);
     fs::create_symlink(mine, dir + "/" + name);
   }

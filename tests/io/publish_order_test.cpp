@@ -47,5 +47,16 @@ TEST(PublishOrder, BytesAreOnStableStorageBeforeTheNameAndTheNameBeforeItReturns
   std::filesystem::remove_all(folder);
 }
 
+TEST(PublishOrder, WhatOutlastsItsProcessAloneWaitsForNoDisk) {
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("lockstep-publish-" + std::to_string(getpid()));
+  AtomicFile file(folder / "a");
+  const std::string temporary = name_of(file.temporary_path());
+  calls.clear();
+  file.publish(Durability::end_of_process);
+  EXPECT_EQ(calls, std::vector<std::string>{"rename " + temporary + " a"});
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -47,6 +47,27 @@ TEST(RunFolder, AFailureInAFolderThatIsLostIsThatItIsLost) {
   });
 }
 
+TEST(RunFolder, WritesAFileWholeInPlaceOfALinkAndNothingElse) {
+  const test::ScratchFolder scratch;
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    const std::string dir = scratch.file("run"), elsewhere = scratch.write("elsewhere", "theirs");
+    const RunFolder folder = RunFolder::open(group, {.dir = dir, .stop_before_limit_s = 0}, false);
+    const auto files = [&] { return std::distance(fs::directory_iterator(dir), {}); };
+    const auto before = files();
+    fs::create_symlink(elsewhere, dir + "/a");
+    for (const Durability durability : {Durability::crash_of_machine, Durability::end_of_process}) {
+      folder.write("a", "mine", durability);
+      EXPECT_EQ(read_file(dir + "/a"), "mine");
+    }
+    EXPECT_EQ(read_file(elsewhere), "theirs");
+    EXPECT_EQ(files(), before + 1);
+    fs::create_directory(dir + "/b");
+    const std::string said = test::message_of<FileError>([&] { folder.write("b", "mine"); });
+    EXPECT_NE(said.find(dir + "/b"), std::string::npos) << said;
+    EXPECT_EQ(files(), before + 2);
+  });
+}
+
 TEST(RunFolder, WhoseCheckpointsAreAFileOrALinkToNothingIsRefused) {
   const test::ScratchFolder scratch;
   fs::create_directory(scratch.file("linked"));

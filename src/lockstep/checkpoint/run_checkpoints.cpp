@@ -74,13 +74,10 @@ void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
 void become_another_name_of(const fs::path& file, const fs::path& name) {
   const fs::path temporary = name.string() + AtomicFile::temporary_suffix;
   std::error_code error;
-  fs::remove(temporary, error);
+  remove_unfinished_files_of(name);
   fs::create_hard_link(file, temporary, error);
-  if (error) {
-    error.clear();
-    fs::copy_file(file, temporary, error);
-  }
-  if (!error) fs::rename(temporary, name, error);
+  if (error) return copy_atomically(file, name);
+  fs::rename(temporary, name, error);
   if (!error) return sync_folder(name.parent_path());
   std::error_code ignored;
   fs::remove(temporary, ignored);

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/io/folder.hpp>
 
 namespace lockstep {
@@ -106,14 +107,15 @@ AtomicFile::~AtomicFile() {
   forget_unfinished(file_.path().c_str());
 }
 
-void AtomicFile::publish() {
-  file_.sync();
+void AtomicFile::publish(Durability durability) {
+  const bool sync = durability == Durability::crash_of_machine;
+  if (sync) file_.sync();
   file_.close();
   if (std::rename(file_.path().c_str(), path_.c_str()) != 0)
     throw FileError("rename " + file_.path().string() + " to", path_, errno);
   published_ = true;
   forget_unfinished(file_.path().c_str());
-  sync_folder(path_.parent_path());
+  if (sync) sync_folder(path_.parent_path());
 }
 
 void expect_not_replaced(const std::filesystem::path& input, const std::filesystem::path& output) {
@@ -125,19 +127,20 @@ void expect_not_replaced(const std::filesystem::path& input, const std::filesyst
 
 void remove_unfinished_files_of(const std::filesystem::path& path) noexcept {
   namespace fs = std::filesystem;
-  std::error_code error;
-  for (fs::directory_iterator at(path.parent_path(), error), end; !error && at != end;
-       at.increment(error)) {
+  const auto remove_if_of_it = [&](const fs::directory_entry& entry) {
     std::error_code ignored;
-    if (AtomicFile::published_name_of(at->path().filename().string()) == path.filename())
-      fs::remove(at->path(), ignored);
-  }
+    if (AtomicFile::published_name_of(entry.path().filename().string()) == path.filename())
+      fs::remove(entry.path(), ignored);
+  };
+  std::error_code ignored;
+  for_each_entry(path.parent_path(), remove_if_of_it, ignored);
 }
 
-void write_atomically(const std::filesystem::path& path, std::string_view text) {
+void write_atomically(const std::filesystem::path& path, std::string_view text,
+                      Durability durability) {
   AtomicFile file(path);
   file.file().write_at(0, text.data(), std::ssize(text));
-  file.publish();
+  file.publish(durability);
 }
 
 void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to) {

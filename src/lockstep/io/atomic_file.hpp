@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -6,6 +7,12 @@
 #include <lockstep/io/file.hpp>
 
 namespace lockstep {
+
+/// What a published file outlasts.
+enum class Durability : std::uint8_t {
+  crash_of_machine,  ///< it is on stable storage, for which a busy disk may take seconds
+  end_of_process,    ///< for what is written anew every second; after a crash it may be empty
+};
 
 /// A file that appears under its name whole, or not at all. It is written under a temporary name in
 /// the same folder; publish() puts it on stable storage and renames it over any older file. Until
@@ -33,8 +40,9 @@ class AtomicFile {
   /// The final name for a temporary name; empty for any other name.
   [[nodiscard]] static std::string published_name_of(const std::string& temporary_name);
 
-  /// fsync, close, rename, fsync of the folder. Throws FileError. At most once.
-  void publish();
+  /// fsync, close, rename, fsync of the folder; without the two fsync for `end_of_process`. Throws
+  /// FileError. At most once.
+  void publish(Durability durability = Durability::crash_of_machine);
 
  private:
   std::filesystem::path path_;
@@ -56,7 +64,8 @@ void remove_unfinished_files_on_signals() noexcept;
 void remove_unfinished_files_of(const std::filesystem::path& path) noexcept;
 
 /// Writes `text` to a file, whole or not at all. Throws FileError.
-void write_atomically(const std::filesystem::path& path, std::string_view text);
+void write_atomically(const std::filesystem::path& path, std::string_view text,
+                      Durability durability = Durability::crash_of_machine);
 /// Copies a file, whole or not at all. Throws FileError.
 void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to);
 

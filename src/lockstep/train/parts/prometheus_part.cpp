@@ -105,7 +105,7 @@ class PrometheusPart final : public TrainingPart {
   void write(const Training& training) {
     written_ = Clock::now();
     try {
-      training.folder->write(file_name, text_of(training));
+      training.folder->write(file_name, text_of(training), Durability::end_of_process);
       is_warned_of_ = false;
     } catch (const std::exception& error) {
       if (std::exchange(is_warned_of_, true)) return;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <system_error>
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/node_layout.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
 #include <lockstep/io/folder_lock.hpp>
@@ -143,20 +143,19 @@ void RunFolder::remove_stop_file() const noexcept {
   if (watch_) fs::remove(path_ / RunWatch::stop_file, ignored);
 }
 
-void RunFolder::write(const std::string& name, const std::string& text) const {
-  const fs::path temporary = path_ / ("." + name + ".tmp");
-  remove_link(temporary);
-  errno = 0;
-  std::ofstream out(temporary, std::ios::binary);
-  out << text << std::flush;
-  if (!out) {
-    const int error = errno != 0 ? errno : EIO;
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw FileError("write", path_ / name, error);
+void RunFolder::write(const std::string& name, const std::string& text,
+                      Durability durability) const {
+  const fs::path file = path_ / name;
+  std::error_code ignored;
+  // A folder that the run has lost would be made again.
+  if (!fs::is_directory(file.parent_path(), ignored)) throw FileError("write", file, ENOENT);
+  remove_link(file);
+  try {
+    write_atomically(file, text, durability);
+  } catch (const FileError& error) {
+    if (error.path() == file) throw;
+    throw FileError("write", file, error.error_number());  // not the temporary file's name
   }
-  out.close();
-  fs::rename(temporary, path_ / name);
 }
 
 }  // namespace lockstep::train

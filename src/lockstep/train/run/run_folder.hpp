@@ -5,6 +5,7 @@
 #include <string>
 
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/options.hpp>
 #include <lockstep/train/run/stop_request.hpp>
 
@@ -30,8 +31,9 @@ class RunFolder {
   [[nodiscard]] std::filesystem::path file(const std::string& name) const { return path_ / name; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 
-  /// Replaces a small file as a whole (temporary file, then rename). Throws Error on failure.
-  void write(const std::string& name, const std::string& text) const;
+  /// Replaces a small file, or a symbolic link of its name, as a whole. Throws FileError.
+  void write(const std::string& name, const std::string& text,
+             Durability durability = Durability::crash_of_machine) const;
 
   /// Reason to stop before a step that takes `step_s`, apart from signals: a file `stop` here, a
   /// time limit, or a lost folder. On rank 0; none on other ranks.
