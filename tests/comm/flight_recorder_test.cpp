@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <support/message_of.hpp>
 #include <support/process.hpp>
 
@@ -265,6 +266,15 @@ TEST(FlightRing, CopiedKeepsTheObservedStateOfItsProcess) {
   EXPECT_NEAR(copy.observed_s, ring.observed_s, 1e-3);
   EXPECT_EQ(copy.last_words, "something failed");
   EXPECT_EQ(copy.failure_kind, FailureKind::out_of_memory);
+}
+
+TEST(FlightRing, ACopyThatFailsLeavesNothingBehind) {
+  const test::ScratchFolder scratch;
+  scratch.write("to/a folder/with", "something");
+  const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
+  const FlightRing ring = read_flight_ring(recorder->path());
+  EXPECT_THROW(copy_flight_ring(ring, scratch.file("to/a folder")), Error);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.file("to")), {}), 1);
 }
 
 }  // namespace

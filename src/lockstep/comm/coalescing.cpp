@@ -1,6 +1,7 @@
 #include <lockstep/comm/coalescing.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <lockstep/base/clock.hpp>
@@ -46,7 +47,7 @@ class Batch final : public WorkRecord {
   std::vector<Work> works_;
 };
 
-void log_abandoned_batch(const Error& error) {
+void log_abandoned_batch(const std::exception& error) {
   log(LogLevel::error,
       std::string("a batch of operations was left by an exception: ") + error.what());
 }
@@ -77,7 +78,7 @@ Coalescing::~Coalescing() {
   if (!group_) return;  // ended
   try {
     static_cast<void>(end());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log_abandoned_batch(error);
   }
 }

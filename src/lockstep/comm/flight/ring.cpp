@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/process_state.hpp>
 #include <lockstep/base/read_file.hpp>
@@ -202,14 +203,13 @@ FlightRing read_flight_ring(const fs::path& file) {
 
 std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t job) {
   std::vector<FlightRing> rings;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  const auto read = [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
-    if (entry.path().extension() != ".ring") continue;
+    if (entry.path().extension() != ".ring") return;
     // Others may use the folder too: open only files that may belong to this job.
     const bool is_the_jobs = name.starts_with("lockstep-flight-") &&
                              name.find(fmt::format("{:016x}", job)) != std::string::npos;
-    if (job != 0 && !is_the_jobs && !name.starts_with("rank-")) continue;
+    if (job != 0 && !is_the_jobs && !name.starts_with("rank-")) return;
     try {
       FlightRing ring = read_flight_ring(entry.path());
       if (job == 0 || ring.job == job) rings.push_back(std::move(ring));
@@ -217,7 +217,9 @@ std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t 
       // Ignore the file of a process that has just ended and removed it.
       if ((job == 0 || is_the_jobs) && fs::exists(entry.path())) throw;
     }
-  }
+  };
+  std::error_code ignored;
+  for_each_entry(folder, read, ignored);
   std::ranges::sort(rings, {}, &FlightRing::rank);
   return rings;
 }
@@ -231,12 +233,19 @@ void copy_flight_ring(const FlightRing& ring, const fs::path& to) {
   header.observed = static_cast<std::uint8_t>(ring.observed);
   std::memcpy(bytes.data(), &header, sizeof(header));
 
+  // No AtomicFile of layer io: a failed rank that waits for a busy disk's fsync would hold up the
+  // verdict, and after a crash of the machine nobody asks for the ring.
   const fs::path temporary = fmt::format("{}.{}.tmp", to.string(), getpid());
   std::ofstream out(temporary, std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.close();
-  if (!out) throw Error(fmt::format("cannot write {}: is the disk full?", to.string()));
-  fs::rename(temporary, to);
+  std::error_code error;
+  if (out) fs::rename(temporary, to, error);
+  if (out && !error) return;
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  throw Error(fmt::format("cannot write {}: {}", to.string(),
+                          error ? error.message() : "is the disk full?"));
 }
 
 }  // namespace lockstep

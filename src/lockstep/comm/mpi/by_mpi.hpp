@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// An operation that MPI carries out: its calls, and the stand-ins for tensors that MPI cannot take
-/// (on a device; of 16-bit floats, which it cannot add).
+/// (of 16-bit floats, which it cannot add; of a reduce_scatter whose input and output overlap).
 class ByMpi {
  public:
   explicit ByMpi(const Operation& operation) : is_staged_(needs_staging(operation)) {}

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include <lockstep/base/clock.hpp>
@@ -77,10 +79,15 @@ MpiSession::~MpiSession() {
   // enter. A rank that leaves with an exception lets the launcher end the job.
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
   if (!owns_mpi_ || finalized || unwinding) return;
-  const Guard guard(
-      "MPI_Finalize",
-      "This process has finished; look for a process of the job that is stopped or still computes.",
-      deadline_);
+  std::optional<Guard> guard;
+  try {
+    guard.emplace("MPI_Finalize",
+                  "This process has finished; look for a process of the job that is stopped or "
+                  "still computes.",
+                  deadline_);
+  } catch (const std::system_error&) {
+    // No thread can be started: MPI_Finalize has no deadline then.
+  }
   MPI_Finalize();
 }
 
