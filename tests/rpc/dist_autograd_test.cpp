@@ -407,6 +407,36 @@ TEST(DistAutograd, OutlivedByAVariableNamesTheMissingContext) {
   });
 }
 
+/// Makes another call when the context of its own has ended here.
+Variable outlives_its_context(const Variable& x, int third) {
+  const auto lives = [] {
+    return da::Contexts::of(rpc::Agent::current()).find(da::current_context()) != nullptr;
+  };
+  const auto start = Clock::now();
+  while (lives() && seconds_since(start) < 30.0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return rpc::rpc_sync(third, scaled, x, 2.0);
+}
+LOCKSTEP_RPC_AS("autograd outlives_its_context", outlives_its_context);
+
+TEST(DistAutograd, ACallThatOutlivesItsContextDoesNotMakeItAnew) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const int callee = test::after(group), third = (callee + 1) % group.size();
+        rpc::Future<Variable> late;
+        {
+          const da::Context context;
+          late = rpc::rpc_async(callee, outlives_its_context, input(), third);
+        }
+        const Variable y = late.wait();
+        EXPECT_FALSE(y.requires_grad());
+        EXPECT_EQ(of(y.data()), of(mul(input(), 2.0).data()));
+        group.barrier();
+        expect_no_context_left();
+      },
+      {.workers = 4});
+}
+
 /// Its backward takes until no context is left here.
 struct SlowNode : PooledNode<SlowNode> {
   void backward(const Tensor& gradient) override {

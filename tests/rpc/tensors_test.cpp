@@ -48,6 +48,12 @@ TEST(RpcTensors, OfADeviceArriveOnTheHost) {
       EXPECT_EQ(back.device(), Device{});
       EXPECT_EQ(back.to_vector<float>(), std::vector<float>(static_cast<std::size_t>(n), 2.5F));
     }
+    const auto image = Tensor::full({1, 2, 2, 2, 16}, 2.5, DType::f32, {DeviceType::sim, 0})
+                           .with_layout(Layout::channel_blocks);
+    const Tensor back = rpc::rpc_sync(test::after(group), echo, image);
+    EXPECT_EQ(back.layout(), Layout::channel_blocks);
+    EXPECT_EQ(back.shape(), image.shape());
+    EXPECT_EQ(back.with_layout(Layout::plain).to_vector<float>(), std::vector<float>(128, 2.5F));
   });
 }
 

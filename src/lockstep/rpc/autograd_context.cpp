@@ -324,13 +324,15 @@ std::shared_ptr<ContextPart> Contexts::find(std::uint64_t id) const {
 
 std::shared_ptr<ContextPart> Contexts::find_or_make(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  auto& part = parts_[id];
-  if (!part) part = std::make_shared<ContextPart>(id);
-  return part;
+  const auto place = parts_.find(id);
+  if (place != parts_.end()) return place->second;
+  if (std::ranges::find(ended_, id) != ended_.end()) return nullptr;
+  return parts_.emplace(id, std::make_shared<ContextPart>(id)).first->second;
 }
 
 std::shared_ptr<ContextPart> Contexts::remove(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
+  ended_[next_ended_++ % ended_.size()] = id;
   const auto node = parts_.extract(id);
   return node.empty() ? nullptr : node.mapped();
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -145,15 +146,21 @@ class Contexts {
  public:
   static Contexts& of(const rpc::Agent& agent);
 
-  [[nodiscard]] std::shared_ptr<ContextPart> find(std::uint64_t id) const;
-  [[nodiscard]] std::shared_ptr<ContextPart> find_or_make(std::uint64_t id);
   /// nullptr if there is no such context.
+  [[nodiscard]] std::shared_ptr<ContextPart> find(std::uint64_t id) const;
+  /// nullptr if it has ended: a call that arrives late, or a function that outlives the context of
+  /// its call, does not make it anew, as nobody would end it again.
+  [[nodiscard]] std::shared_ptr<ContextPart> find_or_make(std::uint64_t id);
+  /// The context has ended. nullptr if there is no such context.
   std::shared_ptr<ContextPart> remove(std::uint64_t id);
   [[nodiscard]] std::size_t size() const;
 
  private:
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<ContextPart>> parts_;
+  /// The newest that have ended, from next_ended_ on the oldest first. 0: none.
+  std::array<std::uint64_t, 1024> ended_{};
+  std::size_t next_ended_ = 0;
 };
 
 /// The data that a message within a context carries besides its arguments.

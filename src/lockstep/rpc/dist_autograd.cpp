@@ -120,11 +120,12 @@ namespace lockstep::rpc {
 void save(OutputArchive& archive, const Variable& variable) {
   using namespace dist_autograd;
   const Tag tag = tag_of(archive.message().context());
-  const bool continues =
+  const bool may_continue =
       variable.defined() && variable.requires_grad() && grad_enabled() && tag.context != 0;
-  if (continues) {
-    Contexts::of(Agent::current()).find_or_make(tag.context)->add_sent(tag.message, variable);
-  }
+  const auto part =
+      may_continue ? Contexts::of(Agent::current()).find_or_make(tag.context) : nullptr;
+  const bool continues = part != nullptr;  // else only the value is sent, as outside of contexts
+  if (continues) part->add_sent(tag.message, variable);
   archive(variable.defined() ? variable.data() : Tensor());
   archive(continues);
 }
@@ -138,16 +139,14 @@ void load(InputArchive& archive, Variable& variable) {
   const Tag tag = tag_of(archive.message().context());
   if (!value.defined()) {
     variable = Variable();
-  } else if (!continues || tag.context == 0) {
-    variable = Variable(std::move(value));
-  } else {
-    if (!is_floating(value.dtype())) {
-      throw MalformedMessage("a message was refused: only floating tensors have gradients");
-    }
-    variable = Contexts::of(Agent::current())
-                   .find_or_make(tag.context)
-                   ->add_received(tag.message, archive.message().from(), std::move(value));
+    return;
   }
+  continues = continues && tag.context != 0;
+  if (continues && !is_floating(value.dtype()))
+    throw MalformedMessage("a message was refused: only floating tensors have gradients");
+  const auto part = continues ? Contexts::of(Agent::current()).find_or_make(tag.context) : nullptr;
+  variable = part ? part->add_received(tag.message, archive.message().from(), std::move(value))
+                  : Variable(std::move(value));
 }
 
 }  // namespace lockstep::rpc

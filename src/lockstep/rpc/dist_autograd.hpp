@@ -27,7 +27,8 @@ namespace lockstep::dist_autograd {
 /// The graph that a forward pass leaves on all ranks that its calls reached, under one number, for
 /// backward passes. From construction on, calls of this thread and the calls that they make belong
 /// to it; the innermost context counts. It ends on all ranks with this object, which is destroyed
-/// on the thread that made it.
+/// on the thread that made it. Calls that are still running or on their way then go on, with values
+/// alone.
 class Context {
  public:
   /// Throws Error if this rank is no worker.

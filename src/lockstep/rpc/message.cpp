@@ -192,7 +192,7 @@ std::uint32_t OutgoingMessage::add(const Tensor& tensor) {
   const auto index = static_cast<std::uint32_t>(parts_->tensors.size());
   Tensor here = tensor;
   if (tensor.device().type != DeviceType::host) {
-    here = Tensor::empty(tensor.shape(), tensor.dtype());
+    here = arranged(Tensor::empty(tensor.shape(), tensor.dtype()), tensor.layout());
     here.copy_from(tensor);
   }
   parts_->tensors.push_back(std::move(here));
