@@ -128,7 +128,7 @@ Tensor own_tensor(const StateDict::Entry* own, const Shape& sizes, DType dtype) 
   return fits ? own->tensor : Tensor::empty(sizes, dtype);
 }
 
-/// Data sets of which each rank reads a share.
+/// `hashes` of the file, by rank. Throws CheckpointError, on all ranks alike.
 void expect_one_file(const std::vector<std::uint64_t>& hashes, const std::filesystem::path& path) {
   const auto other = std::ranges::find_if(
       hashes, [&](std::uint64_t of_rank) { return of_rank != hashes.front(); });

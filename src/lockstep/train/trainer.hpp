@@ -155,8 +155,6 @@ class Trainer {
   [[nodiscard]] StopReason own_reason_to_stop() const;
   /// The deck's own end of this start; the same on all ranks, without communication.
   [[nodiscard]] StopReason planned_stop() const noexcept;
-  /// Whether any rank has a reason to stop; the same on all ranks. Collective.
-  [[nodiscard]] bool is_asked_to_stop();
   /// In run(): all ranks are at the same point, and get stop_->answer(). Collective.
   void ask_whether_to_stop();
 

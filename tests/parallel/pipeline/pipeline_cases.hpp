@@ -124,7 +124,8 @@ inline Trained train_in_pipeline(const PipelineCase& the,
   Pipeline pipeline(own_stages(*the.make(), schedule, group->rank()), group, schedule, mean_nll);
   // Only the first and the last rank have data.
   return train(pipeline.named_parameters(), [&] {
-    return pipeline.step(pipeline.has_first_stage() ? the.input : Tensor(),
+    const bool has_first_stage = schedule.rank_of_stage.front() == group->rank();
+    return pipeline.step(has_first_stage ? the.input : Tensor(),
                          pipeline.has_last_stage() ? the.target : Tensor());
   });
 }

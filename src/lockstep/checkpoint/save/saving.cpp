@@ -36,8 +36,8 @@ Staged facts_of(const StagedSlabs& staged) {
 struct Target {
   fs::path temporary;
   std::int64_t file_bytes = 0;
-  std::vector<std::int64_t> offsets;  ///< hash of the state's data sets
-  std::vector<std::int64_t> chunks;   ///< their offsets
+  std::vector<std::int64_t> offsets;  ///< of the state's data sets
+  std::vector<std::int64_t> chunks;   ///< of their compressed chunks
 
   static auto fields(auto& self) {
     return std::tie(self.temporary, self.file_bytes, self.offsets, self.chunks);

@@ -301,7 +301,6 @@ std::vector<std::string> Pipeline::never_used() const {
 }
 
 const PipelineSchedule& Pipeline::schedule() const noexcept { return parts_->executor.schedule(); }
-bool Pipeline::has_first_stage() const noexcept { return parts_->executor.has_stage(0); }
 bool Pipeline::has_last_stage() const noexcept {
   return parts_->executor.has_stage(parts_->executor.last_stage());
 }

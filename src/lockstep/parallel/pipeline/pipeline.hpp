@@ -163,8 +163,7 @@ class Pipeline {
   [[nodiscard]] std::vector<std::string> never_used() const;
 
   [[nodiscard]] const PipelineSchedule& schedule() const noexcept;
-  /// Whether this rank has the first or the last stage.
-  [[nodiscard]] bool has_first_stage() const noexcept;
+  /// Whether this rank has the last stage.
   [[nodiscard]] bool has_last_stage() const noexcept;
   /// Sets the mode of this rank's stages.
   void train(bool on = true);
