@@ -10,6 +10,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/comm/threads_group.hpp>
+#include <lockstep/train/run/assignment.hpp>
 #include <lockstep/train/run/resume.hpp>
 
 namespace lockstep::train {
@@ -83,6 +84,79 @@ TEST(RunFolder, WhoseCheckpointsAreAFileOrALinkToNothingIsRefused) {
     EXPECT_NE(said.find(dir + "/checkpoints is neither a folder"), std::string::npos) << said;
     EXPECT_FALSE(fs::exists(dir + "/run.lock"));
   }
+}
+
+/// What opening the folder says; empty if it is opened.
+std::string refusal(const std::string& dir, bool resume, const std::vector<fs::path>& reads = {}) {
+  std::string said;
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    try {
+      const auto folder =
+          RunFolder::open(group, {.dir = dir, .stop_before_limit_s = 0}, resume, reads);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
+      said = error.what();
+    }
+  });
+  return said;
+}
+
+TEST(RunFolder, WithADeckThatNoRunWroteIsRefusedAndStaysAsItIs) {
+  const test::ScratchFolder scratch;
+  const std::string dir = scratch.file("mine"), deck = scratch.write("mine/deck.toml", "a deck");
+  scratch.write("mine/metrics.jsonl", "mine, too");
+  for (const bool resume : {false, true}) {
+    EXPECT_EQ(refusal(dir, resume),
+              "run.dir = \"" + dir +
+                  "\" holds files that no run wrote (deck.toml): a run needs a folder of its own. "
+                  "Name another with --set 'run.dir=\"...\"'.");
+  }
+  EXPECT_EQ(read_file(deck), "a deck");
+  EXPECT_FALSE(fs::exists(dir + ".1"));
+  EXPECT_FALSE(fs::exists(dir + "/run.lock"));
+}
+
+TEST(RunFolder, WithFilesThatTheRunReadsIsRefusedButForARunsOwnDeck) {
+  const test::ScratchFolder scratch;
+  const std::string dir = scratch.file("run"),
+                    table = scratch.write("run/data/a.csv", "x,y\n1,2\n");
+  fs::create_directory_symlink(dir, scratch.file("link"));
+  for (const bool resume : {false, true}) {
+    for (const std::string& name : {table, scratch.file("link/data/a.csv")}) {
+      const std::string said = refusal(dir, resume, {scratch.file("other"), name});
+      EXPECT_NE(said.find("holds files that this run reads (data/a.csv)"), std::string::npos)
+          << said;
+    }
+    EXPECT_NE(refusal(dir, resume, {dir + "/"}).find("is a folder that this run reads"),
+              std::string::npos);
+    EXPECT_EQ(refusal(dir, resume, {scratch.file("runs"), scratch.file("run.csv")}), "");
+  }
+  const std::string deck = scratch.write("run/deck.toml", "# hash 0123456789abcdef\n");
+  EXPECT_EQ(refusal(dir, /*resume=*/true, {deck}), "");
+  EXPECT_EQ(refusal(dir, /*resume=*/false, {deck}), "");
+  EXPECT_TRUE(fs::exists(dir + ".1/deck.toml")) << "repeated";
+}
+
+TEST(RunFolder, OfARunThatEndedEarlyIsMovedAside) {
+  const test::ScratchFolder scratch;
+  int number = 0;
+  for (const char* file : {"deck.toml", "metrics.jsonl", "checkpoints/step-00000001.h5"}) {
+    scratch.write("run/" + std::string(file), "# hash 0123456789abcdef\n");
+    EXPECT_EQ(refusal(scratch.file("run"), false), "") << file;
+    EXPECT_TRUE(fs::exists(scratch.file("run." + std::to_string(++number)) + "/" + file)) << file;
+  }
+  EXPECT_EQ(refusal(scratch.file("run"), false), "");
+  EXPECT_FALSE(fs::exists(scratch.file("run.4"))) << "an empty folder is taken as it is";
+}
+
+TEST(RunFolder, FilesThatARunReadsAreItsDeckAndItsData) {
+  const test::ScratchFolder scratch;
+  const std::string a = scratch.write("a.csv", ""), b = scratch.write("b.csv", "");
+  EXPECT_EQ(files_read_by("deck.toml", "[data]\npath = [\"" + scratch.file("*.csv") +
+                                           "\"]\ntest_path = \"" + a + "\"\n"),
+            (std::vector<fs::path>{"deck.toml", a, b, a}));
+  EXPECT_EQ(files_read_by("deck.toml", "[data]\npath = \"auto\"\n"),
+            std::vector<fs::path>{"deck.toml"});
 }
 
 // --resume=FILE of another run, into the folder of a run that saved nothing.

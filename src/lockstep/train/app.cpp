@@ -203,7 +203,9 @@ class Run {
       weights = read_init_from(*group_, plan_.train.init_from, *task_);
     };
     if (!line_.resume) read_weights();
-    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
+    std::vector<fs::path> reads;
+    agree(*group_, 0, [&] { reads = files_read_by(line_.deck, deck_); });
+    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume, reads));
     agree(*group_, 0, [&] { note_flight(folder_->path()); });
     run_dir_ = folder_->path();
     libraries_ = library_versions();
@@ -227,7 +229,8 @@ class Run {
     }
     agree(*group_, 0, [&] {
       folder_->write_in([&] {
-        folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
+        folder_->write("deck.toml",
+                       fmt::format("{}{}\n{}", RunFolder::deck_heading, deck_hash_, deck_));
         console_.open_log(folder_->file("log.txt"));
         const fs::path metrics = folder_->file("metrics.jsonl");
         metrics_ = from ? MetricsFile(metrics, metrics_of(*from), trainer.state().step,

@@ -1,8 +1,11 @@
 #include <lockstep/train/run/assignment.hpp>
 
 #include <filesystem>
+#include <variant>
 
+#include <lockstep/data/files/data_files.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/deck/deck_source.hpp>
 
 namespace lockstep::train {
 
@@ -19,6 +22,26 @@ Assignment read_assignment(const std::string& file, const std::vector<std::strin
   assignment.deck = deck.resolved();
   assignment.hash = deck.hash();
   return assignment;
+}
+
+std::vector<std::filesystem::path> files_read_by(const std::string& file, const std::string& deck) {
+  std::vector<std::filesystem::path> places{file};
+  const auto add = [&](const std::string& path) {
+    for (const auto& place : files_of({path})) {
+      if (std::filesystem::exists(place)) places.push_back(place);
+    }
+  };
+  const detail::DeckTree tree = detail::load_deck_text(deck, file);
+  for (const char* key : {"path", "test_path"}) {
+    const detail::DeckValue* value = tree.find("data", key);
+    if (!value) continue;
+    if (const auto* one = std::get_if<std::string>(&value->data)) add(*one);
+    const auto* list = std::get_if<detail::DeckValue::List>(&value->data);
+    for (const auto& element : list ? *list : detail::DeckValue::List()) {
+      if (const auto* one = std::get_if<std::string>(&element.data)) add(*one);
+    }
+  }
+  return places;
 }
 
 std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file) {

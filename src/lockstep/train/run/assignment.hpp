@@ -26,6 +26,11 @@ struct Assignment {
                                          const TaskFactory& make_task,
                                          const std::vector<PartFactory>& make_parts = {});
 
+/// The deck's file, and the existing files and folders of data.path and data.test_path in `deck`,
+/// the resolved text. Throws InputError for a pattern without a match. Local.
+[[nodiscard]] std::vector<std::filesystem::path> files_read_by(const std::string& file,
+                                                               const std::string& deck);
+
 /// run.dir of the deck in `file`; if that is empty, runs/<name of the deck>.
 [[nodiscard]] std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file);
 

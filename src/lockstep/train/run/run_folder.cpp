@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/file.hpp>
@@ -28,8 +31,44 @@ std::string cannot_be_written(const std::string& dir, const std::string& why,
       choose);
 }
 
+/// A run's deck.toml begins with its hash (RunFolder::deck_heading).
+bool is_deck_of_a_run(const fs::path& deck) {
+  std::ifstream in(deck, std::ios::binary);
+  std::string start(RunFolder::deck_heading.size(), '\0');
+  in.read(start.data(), std::ssize(start));
+  return in && start == RunFolder::deck_heading;
+}
+
+/// Also of a run that ended before its first step: deck.toml is the first of its files.
 bool holds_a_run(const fs::path& dir) {
-  return fs::exists(dir / "deck.toml") || fs::exists(dir / "metrics.jsonl");
+  return is_deck_of_a_run(dir / "deck.toml") || fs::exists(dir / "metrics.jsonl") ||
+         !list_checkpoints(dir / "checkpoints").empty();
+}
+
+/// Throws InputError if the folder holds a deck.toml that no run wrote, or a file that this run
+/// reads: the run would write over it, or the next one move it aside.
+void expect_own_folder(const fs::path& dir, const RunOptions& options,
+                       const std::vector<fs::path>& reads) {
+  const auto refuse = [&](const std::string& what) {
+    throw InputError(
+        fmt::format("run.dir = \"{}\" {}: a run needs a folder of its own. Name another with --set "
+                    "'run.dir=\"...\"'.",
+                    options.dir, what));
+  };
+  const fs::path deck = dir / "deck.toml";
+  const bool own_deck = is_deck_of_a_run(deck);
+  if (fs::exists(deck) && !own_deck) refuse("holds files that no run wrote (deck.toml)");
+  const fs::path whole = fs::weakly_canonical(fs::absolute(dir));
+  for (const fs::path& file : reads) {
+    const fs::path place = fs::weakly_canonical(fs::absolute(file));
+    const bool inside =
+        std::mismatch(whole.begin(), whole.end(), place.begin(), place.end()).first == whole.end();
+    // A run's own deck.toml repeats the run, or resumes it.
+    if (!inside || (own_deck && place == whole / "deck.toml")) continue;
+    if (place == whole) refuse("is a folder that this run reads");
+    refuse(fmt::format("holds files that this run reads ({})",
+                       place.lexically_relative(whole).string()));
+  }
 }
 
 /// The new place of the moved folder.
@@ -92,11 +131,13 @@ FolderLock prepare(const fs::path& dir, bool resume) {
 
 }  // namespace
 
-RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool resume) {
+RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool resume,
+                          const std::vector<fs::path>& reads) {
   std::unique_ptr<RunWatch> watch;
   const fs::path dir = agree(group, 0, [&] {
     try {
       fs::path own = resolved(options.dir);
+      expect_own_folder(own, options, reads);
       watch = std::make_unique<RunWatch>(prepare(own, resume), own, options);
       return own;
     } catch (const fs::filesystem_error& error) {

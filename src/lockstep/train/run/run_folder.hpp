@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/io/atomic_file.hpp>
@@ -18,11 +20,16 @@ class RunWatch;
 /// the folder (see FolderLock).
 class RunFolder {
  public:
+  /// How a run's deck.toml begins; the hash of the deck follows.
+  static constexpr std::string_view deck_heading = "# hash ";
+
   /// Makes the folder options.dir, or takes it over when resuming. A folder with an earlier run
-  /// that is not resumed is moved aside to DIR.1, DIR.2, ...: nothing is lost. Throws AgreedError
-  /// with ExitCode::bad_input, on all ranks, if the folder cannot be written, belongs to another
-  /// run, or cannot be moved aside, as "." and "/". Collective.
-  static RunFolder open(ProcessGroup& group, const RunOptions& options, bool resume);
+  /// that is not resumed is moved aside to DIR.1, DIR.2, ...: nothing is lost. `reads`: files and
+  /// folders that the run reads. Throws AgreedError with ExitCode::bad_input, on all ranks, if the
+  /// folder cannot be written, belongs to another run, holds a deck.toml that no run wrote or one
+  /// of `reads` other than a run's deck.toml, or cannot be moved aside, as "." and "/". Collective.
+  static RunFolder open(ProcessGroup& group, const RunOptions& options, bool resume,
+                        const std::vector<std::filesystem::path>& reads = {});
   RunFolder(RunFolder&&) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;
   ~RunFolder();
