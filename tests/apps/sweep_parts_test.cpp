@@ -227,9 +227,13 @@ TEST(SweepTrial, IsDoneWhereItsSummarySaysSo) {
   run.summary["completed"] = true;
   EXPECT_EQ(run.end({.code = 0}).rungs, (std::vector<double>{0.25}));
   EXPECT_TRUE(run.end({.code = 9}).whole) << "mpiexec's exit code tells nothing";
-  EXPECT_EQ(run.end({.code = 0}, {1, 0}, "test_r2").failed, "its summary.json has no test_r2");
+  EXPECT_EQ(run.end({.code = 0}, {1, 0}, "test_r2").failed,
+            "its summary.json has no test_r2; it has test_loss");
   run.summary["test_loss"] = nullptr;
-  EXPECT_EQ(run.end({.code = 0}).failed, "test_loss is not finite");
+  EXPECT_EQ(run.end({.code = 0}).failed,
+            "test_loss of summary.json is null: not measured, or not finite");
+  run.summary["validation_loss"] = 0.5;
+  EXPECT_TRUE(has(run.end({.code = 0}).failed, "not finite; it has validation_loss"));
   run.summary["ranks"] = 1;
   EXPECT_TRUE(has(run.end({.code = 0}).failed, "on 1 rank: its MPI is not the launcher's"));
 }

@@ -290,6 +290,8 @@ TEST_F(Sweep, RefusesWithASentenceBeforeAnythingStarts) {
       {{"--grid", "train.seed=1,2", "--program", "no_such"}, "no_such is not a program"},
       {{"--grid", "train.seed=1,2", "--program", built("tests/apps/misbehave"), "--metric", "x"},
        "is a smaller x better?"},
+      {{"--grid", "train.seed=1,2", "--program", built("tests/apps/misbehave")},
+       "--program needs --metric"},
       {{"--random", "train.seed=int:1:9"}, "--random needs --trials"},
       {{"--grid", "train.seed=1,2", "--set", "run.stop_after_epochs=1"},
        "Set train.epochs instead"},

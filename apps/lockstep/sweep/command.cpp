@@ -106,7 +106,12 @@ void choose_metric(Assignment& assignment, const sweep::Options& options, ReadDe
                                    did_you_mean(metric, names)));
     }
   } else {
-    metric = options.metric.empty() ? "test_loss" : options.metric;
+    if (options.metric.empty()) {
+      throw InputError(
+          "--program needs --metric, a field of that program's summary.json, for example "
+          "validation_loss");
+    }
+    metric = options.metric;
   }
   if (!options.halving.empty() && has_validation && metric.starts_with("test_")) {
     throw InputError(fmt::format(

@@ -9,6 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/read_file.hpp>
+#include <lockstep/base/some_of.hpp>
 
 namespace lockstep::sweep {
 namespace {
@@ -79,6 +80,11 @@ std::optional<Seen> look_at(const std::filesystem::path& run_folder, const std::
       const auto value = json.at(metric).get<double>();
       if (std::isfinite(value)) seen.metric = value;
     }
+    for (const auto& [name, value] : json.items()) {
+      const bool is_figure = name.starts_with("train_") || name.starts_with("validation_") ||
+                             name.starts_with("test_");
+      if (is_figure && value.is_number()) seen.figures.push_back(name);
+    }
     return seen;
   } catch (const Json::exception&) {
     return std::nullopt;
@@ -104,8 +110,14 @@ void enter(Trial& trial, const std::optional<Seen>& seen, const Ended& ended, co
                               seen->ranks, seen->ranks == 1 ? "" : "s"),
                   true);
     }
-    if (!seen->has_metric) return fail("its summary.json has no " + metric, false);
-    if (!seen->metric) return fail(metric + " is not finite", false);
+    const std::string there = seen->figures.empty() ? "" : "; it has " + some_of(seen->figures);
+    if (!seen->has_metric)
+      return fail(fmt::format("its summary.json has no {}{}", metric, there), false);
+    if (!seen->metric) {
+      return fail(
+          fmt::format("{} of summary.json is null: not measured, or not finite{}", metric, there),
+          false);
+    }
     trial.rungs.push_back(*seen->metric);
     trial.whole = seen->completed;
     return;

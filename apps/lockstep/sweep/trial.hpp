@@ -43,8 +43,9 @@ struct Seen {
   int ranks = 0;
   double seconds = 0;
   std::string stopped_by;
-  std::optional<double> metric;  ///< if it is finite
-  bool has_metric = false;       ///< the summary names it
+  std::optional<double> metric;      ///< if it is finite
+  bool has_metric = false;           ///< the summary names it
+  std::vector<std::string> figures;  ///< names of its losses and metrics that are numbers
 
   /// Whether a rung of that budget is over.
   [[nodiscard]] bool has_reached(const Rung& rung, Halving::Unit unit) const noexcept;
