@@ -101,6 +101,27 @@ TEST(DescribeLayers, GivesContainersTheirOwnPartOnly) {
   EXPECT_EQ(layers[1].flops, 48);
 }
 
+/// Calls its layers by forward(), which no hook sees.
+struct Direct : Module {
+  std::shared_ptr<Linear> first = register_module("first", std::make_shared<Linear>(6, 4));
+  std::shared_ptr<Linear> second = register_module("second", std::make_shared<Linear>(4, 2));
+  Variable forward(const Variable& x) override { return (*second)(first->forward(x)); }
+};
+
+TEST(DescribeLayers, ListsModulesThatAreCalledByForwardWithoutAShape) {
+  Direct model;
+  const auto layers = describe_layers(model, {6});
+  std::vector<std::string> names;
+  std::int64_t parameters = 0;
+  for (const auto& layer : layers) {
+    names.push_back(layer.name);
+    parameters += layer.parameters;
+    EXPECT_EQ(layer.is_seen, layer.name != "first");
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"", "second", "first"})) << "the model, for its FLOPs";
+  EXPECT_EQ(parameters, model.parameter_count());
+}
+
 struct Silent : ForwardHook {
   void before(const Module&, const Variable&) override {}
   void after(const Module&, Variable&) override {}

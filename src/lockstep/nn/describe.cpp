@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <typeinfo>
 
 #include <lockstep/autograd/flop_counter.hpp>
@@ -34,10 +35,11 @@ Shape without_batch(const Shape& shape) {
 /// Records a layer on entry, so that layers stand in order of use.
 class Recorder final : public ForwardHook {
  public:
-  explicit Recorder(const Module& root) { name_modules("", root, names_); }
+  explicit Recorder(const Module& root) : root_(root) { name_modules("", root, names_); }
 
   void before(const Module& module, const Variable&) override {
     open_.push_back({layers_.size(), flops_.flops()});
+    seen_.insert(&module);
     layers_.push_back(
         {names_[&module], class_name_of(module), {}, module.own_parameter_count(), 0});
     listed_.push_back(module.children().empty() || layers_.back().parameters > 0);
@@ -52,11 +54,12 @@ class Recorder final : public ForwardHook {
     if (!open_.empty()) open_.back().flops_of_children += all;
   }
 
-  [[nodiscard]] std::vector<LayerDescription> listed() const {
+  [[nodiscard]] std::vector<LayerDescription> listed() {
     std::vector<LayerDescription> result;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       if (listed_[i] || layers_[i].flops > 0) result.push_back(layers_[i]);
     }
+    add_unseen(root_, result);
     return result;
   }
 
@@ -67,7 +70,16 @@ class Recorder final : public ForwardHook {
     std::int64_t flops_of_children = 0;
   };
 
+  void add_unseen(const Module& module, std::vector<LayerDescription>& all) {
+    const std::int64_t parameters = module.own_parameter_count();
+    if (seen_.insert(&module).second && parameters > 0)
+      all.push_back({names_[&module], class_name_of(module), {}, parameters, 0, false});
+    for (const auto& [name, child] : module.children()) add_unseen(*child, all);
+  }
+
+  const Module& root_;
   FlopCounter flops_;
+  std::set<const Module*> seen_;
   std::map<const Module*, std::string> names_;
   std::vector<LayerDescription> layers_;
   std::vector<bool> listed_;

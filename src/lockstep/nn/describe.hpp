@@ -18,10 +18,12 @@ struct LayerDescription {
   Shape output;                 ///< for one sample, without the batch dimension
   std::int64_t parameters = 0;  ///< elements of its own parameters, without its children's
   std::int64_t flops = 0;       ///< of the forward of one sample (FlopCounter), children's left out
+  bool is_seen = true;  ///< false: never called as module(x), so output and flops are not known
 };
 
 /// The layers that hold parameters or have no children, found by running the forward on one sample
-/// of zeros of shape `sample` (without the batch dimension) and that dtype. In evaluation mode; the
+/// of zeros of shape `sample` (without the batch dimension) and that dtype. Modules with parameters
+/// of their own that are called by forward(), not as module(x), are last. In evaluation mode; the
 /// mode of each module is put back.
 [[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample,
                                                             DType dtype = DType::f32);

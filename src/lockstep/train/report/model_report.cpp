@@ -25,7 +25,7 @@ std::int64_t bytes_of(const StateDict& state) {
   return bytes;
 }
 
-std::string table_of(const std::vector<nn::LayerDescription>& layers) {
+std::string table_of(const std::vector<nn::LayerDescription>& layers, std::int64_t parameters) {
   std::size_t name_width = 5, type_width = 4, shape_width = 12;
   for (const auto& layer : layers) {
     name_width = std::max(name_width, layer.name.size());
@@ -40,12 +40,11 @@ std::string table_of(const std::vector<nn::LayerDescription>& layers) {
     return row + "\n";
   };
   std::string text = line("layer", "type", "output", "parameters", "MFLOP");
-  std::int64_t parameters = 0, flops = 0;
+  std::int64_t flops = 0;
   for (const auto& layer : layers) {
-    parameters += layer.parameters;
     flops += layer.flops;
     text +=
-        line(layer.name, layer.type, to_string(layer.output),
+        line(layer.name, layer.type, layer.is_seen ? to_string(layer.output) : "",
              layer.parameters > 0 ? std::to_string(layer.parameters) : "",
              layer.flops > 0 ? fmt::format("{:.3f}", static_cast<double>(layer.flops) / 1e6) : "");
   }
@@ -106,7 +105,8 @@ std::string model_report(const Task& task, const RunPlan& plan, int ranks) {
       "one sample {}; MFLOP: forward pass, two per multiply-add, matrix products and convolutions "
       "only; a training step takes about three times as many\n\n{}\n{}{}",
       to_string(task.data().train->sample_shape()),
-      table_of(layers_of(task, trainer.model(), device)), memory, of_mesh);
+      table_of(layers_of(task, trainer.model(), device), trainer.model().parameter_count()), memory,
+      of_mesh);
 }
 
 }  // namespace lockstep::train
