@@ -64,6 +64,7 @@ TEST(CsvTable, FaultsAreNamedWithFileAndLine) {
   expect_says(refusal("x,y\n1,nan\n"), "column y is \"nan\"");
   expect_says(refusal("x,y\n1,1e40\n"), "column y is \"1e40\"");
   expect_says(refusal("x,yy\n1,2\n"), "has no column y");
+  expect_says(refusal("x|y\n1|2\n"), "It has x|y. Separate cells by commas, semicolons or tabs.");
   const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
                                     folder.write("b.csv", "x,z\n1,2\n")};
   expect_says(test::message_of<InputError>([&] { static_cast<void>(CsvTable(files)); }),

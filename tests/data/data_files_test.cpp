@@ -279,6 +279,22 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
               "kind is \"cow\", not one of the classes cat, dog");
 }
 
+TEST(DataFiles, AnotherNumberOfClassesThanWordsIsRefused) {
+  const ScratchFolder folder;
+  DataOptions options =
+      options_of(CsvOptions(), {folder.write("t.csv", "x,kind\n1,cat\n2,dog\n3,cow\n")});
+  options.test_set = false;
+  options.files().classes = 2;
+  const std::string said =
+      test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); });
+  expect_says(said, "data.classes = 2, but column kind of ");
+  expect_says(said,
+              "t.csv has 3 words as classes: cat, cow, dog. Correct one, or leave "
+              "data.classes out.");
+  options.files().classes = 3;
+  EXPECT_EQ(make_datasets(options).train->classes(), 3);
+}
+
 // One unreadable cell would change all labels: "2" sorts after "10" then.
 TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   const ScratchFolder folder;

@@ -394,6 +394,17 @@ TEST_F(WrongHdf5, TruncatedFileNeverStartsARun) {
   }
 }
 
+TEST_F(WrongHdf5, SetsOfTwoSampleShapesAreToldByTheirShapes) {
+  DataOptions options = options_for(file_, "labels");
+  options.files().test_features = "test/values";  // [2] instead of [2, 3, 1]
+  options.mean.clear();
+  options.std.clear();
+  const std::string message = error(options);
+  EXPECT_TRUE(says(message, "test/values of ") && says(message, " has samples [2], but ") &&
+              says(message, " has [2, 3, 1]. Name data of one shape."))
+      << message;
+}
+
 TEST_F(WrongHdf5, MissingDataSetNamesTheNearestAndAllThereAre) {
   const std::string message = error("lables");
   EXPECT_TRUE(says(message, "has no data set train/lables"));

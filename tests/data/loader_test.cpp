@@ -176,7 +176,7 @@ TEST(Loader, FailureSurfacesAtItsStepWithPlaceAndExitCode) {
       static_cast<void>(loader.next());
       FAIL() << "step 3 cannot be loaded";
     } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "loading step 3 of epoch 2 failed: sample is unreadable");
+      EXPECT_STREQ(error.what(), "loading step 4 of epoch 3 failed: sample is unreadable");
       EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
     }
   }
@@ -194,7 +194,7 @@ TEST(Loader, ForeignExceptionsBecomeErrors) {
     static_cast<void>(loader.next());
     FAIL() << "step 0 cannot be loaded";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "loading step 0 of epoch 0 failed: unexpected");
+    EXPECT_STREQ(error.what(), "loading step 1 of epoch 1 failed: unexpected");
     EXPECT_EQ(error.exit_code(), ExitCode::failure);
   }
 }
@@ -207,7 +207,7 @@ TEST(Loader, WantOfMemoryStaysAKindOfItsOwn) {
   const auto failure = failure_of([&] { static_cast<void>(loader.next()); });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->kind, FailureKind::out_of_memory);
-  EXPECT_TRUE(failure->message.starts_with("loading step 0 of epoch 0 failed: out of memory"))
+  EXPECT_TRUE(failure->message.starts_with("loading step 1 of epoch 1 failed: out of memory"))
       << failure->message;
 }
 

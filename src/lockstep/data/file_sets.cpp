@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include <lockstep/base/error.hpp>
@@ -29,6 +30,18 @@ void expect_one_unit(const StoredArray& train, const StoredArray& test) {
       fmt::format("{} are bytes, which are divided by 255, but {} are not: store them likewise, so "
                   "that their units are the same.",
                   bytes.description(), others.description()));
+}
+
+void expect_one_sample_shape(const StoredArray& train, const StoredArray& test) {
+  const auto of_sample = [](const StoredArray& array) {
+    const Shape& shape = array.shape();
+    return Shape(std::span(shape.begin() + 1, shape.end()));
+  };
+  if (of_sample(train) == of_sample(test)) return;
+  throw InputError(
+      fmt::format("{} has samples {}, but the training set, {}, has {}. Name data of one shape.",
+                  test.description(), to_string(of_sample(test)), train.description(),
+                  to_string(of_sample(train))));
 }
 
 /// "parameters" of "train/parameters".
@@ -161,7 +174,10 @@ Datasets file_sets(const DataOptions& options, TargetKind kind) {
   const DataOptions named = files.completed(options, kind);
   const Half train = open_split(files, named, kind, Split::train);
   std::optional<Half> test;
-  if (options.test_set) test = open_test_split(options, files, named, kind);
+  if (options.test_set) {
+    test = open_test_split(options, files, named, kind);
+    expect_one_sample_shape(*train.samples.features, *test->samples.features);
+  }
   if (options.files().indices) {
     expect_as_they_are(options);
   } else if (test) {

@@ -52,7 +52,7 @@ class StorageCache {
           "out of memory: " + std::to_string(size.bytes >> 20U) +
           " MiB for one tensor on host could not be allocated while tensors already hold " +
           std::to_string(memory_stats().in_use >> 20U) +
-          " MiB. Use a smaller batch, or more ranks.");
+          " MiB. Use a smaller batch or a smaller model, or more ranks.");
     }
     storage->bytes_ = size.bytes;
     storage->size_class_ = size.index;

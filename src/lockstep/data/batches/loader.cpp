@@ -135,7 +135,7 @@ struct Loader::State {
   [[noreturn]] void throw_failure(std::int64_t step) const {
     const auto cause = failure_of([&] { std::rethrow_exception(failure); });
     const std::string sentence =
-        fmt::format("loading step {} of epoch {} failed: {}", step, epoch, cause->message);
+        fmt::format("loading step {} of epoch {} failed: {}", step + 1, epoch + 1, cause->message);
     if (cause->kind == FailureKind::out_of_memory) throw OutOfMemoryError(sentence);
     throw Error(sentence, cause->code);
   }

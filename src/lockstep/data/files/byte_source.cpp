@@ -136,13 +136,13 @@ ByteSource::ByteSource(const std::filesystem::path& file) {
       ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
   if (fd < 0) {
     const int error = errno;
-    throw InputError(fmt::format("data file {} cannot be opened: {}. Check data.path.",
+    throw InputError(fmt::format("data file {} cannot be opened: {}. Check the path.",
                                  detail::looked_for(file), std::strerror(error)));
   }
   state_ = std::make_unique<State>(file, fd);
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw InputError(fmt::format("data file {} is {}, not a file. Check data.path.", file.string(),
+    throw InputError(fmt::format("data file {} is {}, not a file. Check the path.", file.string(),
                                  S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe"));
   }
   state_->file_size = status.st_size;

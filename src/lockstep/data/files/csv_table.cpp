@@ -164,8 +164,8 @@ void CsvTable::add(std::size_t file, CsvHeader header) {
     if (header == CsvHeader::automatic && !marked && looks_like_samples(names, cells)) {
       throw InputError(fmt::format(
           "{}: the header should name the columns, but {} looks like a line of samples. "
-          "Set data.header = false if it is one, or data.header = true if these are "
-          "names (\"auto\" asks).",
+          "In a deck, set data.header = false if it is one, or data.header = true if these are "
+          "names (\"auto\" asks); elsewhere, write the header.",
           where, some_of(names)));
     }
     take_names(file, names, where);
@@ -252,7 +252,8 @@ std::size_t CsvTable::index_of(const std::string& column) const {
   const auto near = nearest_name(column, known);
   throw InputError(fmt::format("{} has no column {}. {}It has {}.", name_, column,
                                near ? fmt::format("Did you mean {}? ", *near) : "",
-                               some_of(columns_)));
+                               some_of(columns_)) +
+                   (columns_.size() == 1 ? " Separate cells by commas, semicolons or tabs." : ""));
 }
 
 std::string_view CsvTable::cell(std::int64_t row, std::size_t column) const {

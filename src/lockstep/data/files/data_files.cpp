@@ -28,8 +28,8 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
   std::vector<fs::path> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (status == 0) return files;
-  throw InputError(fmt::format("no file matches {}. Correct the pattern in data.path.",
-                               detail::looked_for(pattern)));
+  throw InputError(
+      fmt::format("no file matches {}. Correct the pattern.", detail::looked_for(pattern)));
 }
 
 /// The same for all names of a file.
@@ -191,7 +191,17 @@ DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
   }
   options.files().named_targets = kind == TargetKind::classes && targets_are_names(options);
   if (!options.files().named_targets) return options;
-  if (options.class_names.empty()) options.class_names = table_->labels(targets[0]);
+  if (options.class_names.empty()) {
+    options.class_names = table_->labels(targets[0]);
+    const std::int64_t classes = options.files().classes;
+    if (classes > 0 && classes != std::ssize(options.class_names)) {
+      throw InputError(fmt::format(
+          "data.classes = {}, but column {} of {} has {} words as classes: {}. Correct one, or "
+          "leave data.classes out.",
+          classes, targets[0], table_->name(), options.class_names.size(),
+          some_of(options.class_names)));
+    }
+  }
   options.files().classes = std::ssize(options.class_names);
   return options;
 }

@@ -92,7 +92,7 @@ void refuse_packed(hid_t data_set, const fs::path& path, const std::string& name
 }
 
 constexpr const char* where_to_get_one =
-    "Point data.path at an HDF5 file, or make the one of inputs/heat.toml with the program "
+    "Name an HDF5 file, or make the one of inputs/heat.toml with the program "
     "heat_data.";
 
 }  // namespace
@@ -104,8 +104,8 @@ struct Hdf5Array::State {
     const Hdf5Lock lock;
     if (H5Fis_hdf5(path.c_str()) == 0) {
       throw InputError(
-          fmt::format("data file {} is not an HDF5 file. Point data.path at one, or set data.kind "
-                      "to the file's kind.",
+          fmt::format("data file {} is not an HDF5 file. Name one, or, in a deck, set data.kind to "
+                      "the file's kind.",
                       path.string()));
     }
     try {
