@@ -73,6 +73,21 @@ TEST(CopyState, ListsEverythingThatDoesNotFitAndCopiesNothing) {
   EXPECT_EQ(target.at("fc.weight").to_vector<float>(), std::vector<float>(6, 1.0F));
 }
 
+TEST(CopyState, OfManyThatDoNotFitNamesTheFirstAndCountsTheRest) {
+  StateDict target, source;
+  for (int i = 0; i < 20; ++i) target.insert("w" + std::to_string(i), Tensor::zeros({1}));
+  source.insert("extra", Tensor::zeros({1}));
+  try {
+    copy_state(source, target);
+    FAIL() << "a state that does not fit was copied";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "the state does not fit the model: w0 is missing; w1 is missing; w2 is missing; w3 "
+        "is missing; w4 is missing; and 16 more");
+  }
+}
+
 std::vector<std::int32_t> copied_part(const Placement& placement, const Shape& shape) {
   const Tensor whole = Tensor::from({0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32}, {4, 3});
   const Tensor part = Tensor::full(shape, -1, DType::i32);

@@ -72,9 +72,11 @@ std::size_t StateDict::bytes() const noexcept {
 }
 
 void copy_state(const StateDict& source, const StateDict& target) {
+  constexpr int most_named = 5;
   std::string problems;
+  int found = 0;
   const auto complain = [&](const std::string& problem) {
-    problems += (problems.empty() ? "" : "; ") + problem;
+    if (found++ < most_named) problems += (problems.empty() ? "" : "; ") + problem;
   };
   for (const auto& entry : target) {
     const auto* from = source.find(entry.name);
@@ -89,7 +91,8 @@ void copy_state(const StateDict& source, const StateDict& target) {
   for (const auto& entry : source) {
     if (!target.find(entry.name)) complain(entry.name + " is not in the model");
   }
-  if (!problems.empty()) throw Error("the state does not fit the model: " + problems);
+  if (found > most_named) problems += "; and " + std::to_string(found - most_named) + " more";
+  if (found > 0) throw Error("the state does not fit the model: " + problems);
   for (const auto& entry : target) entry.tensor.copy_from(source.at(entry.name));
 }
 
