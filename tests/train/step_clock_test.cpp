@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <lockstep/train/report/report.hpp>
 #include <lockstep/train/report/step_clock.hpp>
 
@@ -81,6 +83,20 @@ TEST(SlowestRank, DoesNotBlameWaitingRanks) {
   std::vector<StepTimes> ranks(2, usual());
   ranks[1].communication = ranks[1].communication_late = 1.0;
   EXPECT_FALSE(slowest_rank(ranks));
+}
+
+TEST(SlowestRank, WhereTheMedianIsNextToNothingIsToldByItsDelay) {
+  StepTimes usual_one{.forward = 0.1, .data = 0, .wall = 0.5, .steps = 100}, late = usual_one;
+  late.data = 0.0454;
+  for (const double median : {0.0, 0.004}) {
+    usual_one.data = median;
+    const auto slowest = slowest_rank(std::vector{late, usual_one, usual_one});
+    ASSERT_TRUE(slowest);
+    EXPECT_TRUE(std::isnan(slowest->ratio));
+    if (median == 0) {
+      EXPECT_EQ(slowest->text(), "rank 0 is slowest: 0.454 ms a step more than the median in data");
+    }
+  }
 }
 
 TEST(SlowestRank, NeedsOthers) { EXPECT_FALSE(slowest_rank(std::vector{usual()})); }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/dtype.hpp>
@@ -146,12 +148,18 @@ std::optional<Slowest> slowest_rank(std::span<const StepTimes> ranks) {
   const double seconds = (*at).*phase.seconds, usual = seconds - behind(phase);
   return Slowest{.rank = static_cast<int>(at - ranks.begin()),
                  .phase = phase.name,
-                 .ratio = seconds / usual,
+                 .ratio = usual > Slowest::least_share * at->wall
+                              ? seconds / usual
+                              : std::numeric_limits<double>::quiet_NaN(),
                  .seconds = seconds / steps,
                  .median_seconds = usual / steps};
 }
 
 std::string Slowest::text() const {
+  if (std::isnan(ratio)) {
+    return fmt::format("rank {} is slowest: {:.3g} ms a step more than the median in {}", rank,
+                       (seconds - median_seconds) * 1e3, phase);
+  }
   return fmt::format(
       "rank {} is slowest: {:.1f} times the median in {} ({:.3g} against {:.3g} ms a step)", rank,
       ratio, phase, seconds * 1e3, median_seconds * 1e3);

@@ -96,9 +96,15 @@ struct Slowest {
   /// tenth of their own time.
   static constexpr double least_ratio = 1.1;
 
+  /// Share of a step that a median must exceed to be compared with: of almost nothing, anything is
+  /// many times as much.
+  static constexpr double least_share = 0.01;
+
   int rank = 0;
-  std::string phase;   ///< "forward", "backward", "optimizer" or "data"
-  double ratio = 1;    ///< ratio of its seconds in the phase to the ranks' median
+  std::string phase;  ///< "forward", "backward", "optimizer" or "data"
+  /// Ratio of its seconds in the phase to the ranks' median; not a number where that is below
+  /// least_share.
+  double ratio = 1;
   double seconds = 0;  ///< its seconds per step in the phase
   double median_seconds =
       0;  ///< the same, median of all ranks; for an even number the lower middle value
