@@ -29,10 +29,14 @@ namespace {
 /// Prints CLI11's message: --help, --version, or the error.
 ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
   std::ostringstream out, err;
-  const bool good = cli.exit(error, out, err) == 0;
-  std::fputs(shortened(err.str()).c_str(), stderr);
-  train::write_stdout(out.str());
-  return good ? ExitCode::done : ExitCode::bad_input;
+  if (cli.exit(error, out, err) == 0) {
+    train::write_stdout(out.str());
+    return ExitCode::done;
+  }
+  const std::string program = cli.get_name();
+  const std::string message = fmt::format("{}: {}. Try {} --help.", program, error.what(), program);
+  std::fputs((shortened(message) + "\n").c_str(), stderr);
+  return ExitCode::bad_input;
 }
 
 /// Throws InputError for a word in the place of a command that names none. CLI11 would answer a

@@ -73,10 +73,10 @@ int main(int argc, char** argv) {
   sample
       ->add_option("--temperature", sampling.temperature,
                    "sampling temperature; 0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber)
+      ->check(lockstep::number_within(0, 1000))
       ->capture_default_str();
   sample->add_option("--top-k", sampling.top_k, "sample from this many likeliest tokens; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(lockstep::number_within(0, 65536))
       ->capture_default_str();
   sample
       ->add_option("--top-p", sampling.top_p,

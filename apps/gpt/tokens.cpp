@@ -19,8 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+File open_text(const std::string& path) {
+  try {
+    return File::open_for_reading(path);
+  } catch (const FileError& error) {
+    throw InputError(error.what());
+  }
+}
+
 std::string read_text(const std::string& path) {
-  const File file = File::open_for_reading(path);
+  const File file = open_text(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read_at(0, text.data(), std::ssize(text));
   if (text.empty()) throw InputError(fmt::format("{} is empty", path));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
 
 #include <lockstep/base/printable.hpp>
@@ -21,12 +22,31 @@ namespace lockstep::utility {
 namespace fs = std::filesystem;
 namespace {
 
+/// Throws InputError for a folder.
+void expect_no_folder(const std::string& file) {
+  if (!fs::is_directory(file)) return;
+  throw InputError(
+      fmt::format("{0} is a folder: name a checkpoint in it; lockstep checkpoint latest {0} prints "
+                  "the newest",
+                  file));
+}
+
+/// What cannot be read is said on stderr.
+void print(const CheckpointReport& report) {
+  if (report.code == ExitCode::checkpoint) {
+    std::fputs(("lockstep: " + printable(report.text)).c_str(), stderr);
+  } else {
+    train::write_stdout(printable(report.text));
+  }
+}
+
 ExitCode print_reports(const std::vector<std::string>& files,
                        CheckpointReport (*report_on)(const std::filesystem::path&)) {
   ExitCode code = ExitCode::done;
+  for (const auto& file : files) expect_no_folder(file);
   for (const auto& file : files) {
     const auto report = report_on(file);
-    train::write_stdout(printable(report.text));
+    print(report);
     if (report.code != ExitCode::done) code = report.code;
   }
   return code;
@@ -67,8 +87,9 @@ ExitCode verify_checkpoints(const std::vector<std::string>& files) {
 }
 
 ExitCode compare(const std::string& first, const std::string& second, double tolerance) {
+  for (const auto& file : {first, second}) expect_no_folder(file);
   const auto report = compare_checkpoints(first, second, tolerance);
-  train::write_stdout(printable(report.text));
+  print(report);
   return report.code;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Cells = std::vector<std::pair<std::string, std::string>>;
+using Cells = std::vector<std::pair<std::string, Json>>;
+
+bool is_text(const Json& value) { return value.is_string() || value.is_boolean(); }
 
 /// RFC 4180.
 std::string quoted_if_needed(const std::string& text) {
@@ -28,6 +31,11 @@ std::string quoted_if_needed(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + '"';
+}
+
+std::string cell_of(const Json& value, bool in_column_of_text) {
+  if (value.is_null()) return in_column_of_text ? "" : "nan";
+  return quoted_if_needed(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 /// "time_min_mean_max_s/compute/mean"; elements of other arrays are numbered.
@@ -44,9 +52,7 @@ void add_cells(const Json& json, const std::string& name, Cells& cells) {
                 cells);
     }
   } else {
-    cells.emplace_back(name, json.is_null()     ? "nan"
-                             : json.is_string() ? json.get<std::string>()
-                                                : json.dump());
+    cells.emplace_back(name, json);
   }
 }
 
@@ -72,8 +78,10 @@ ExitCode export_csv(const std::string& source, const std::string& output) {
   static_cast<void>(File::open_for_reading(file));
   if (!output.empty()) expect_not_replaced(file, output);
   std::vector<std::string> columns;
+  std::set<std::string> of_text;  // their nulls are no numbers that are not finite
   for_each_line(file, [&](const Cells& cells) {
     for (const auto& [name, value] : cells) {
+      if (is_text(value)) of_text.insert(name);
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
     }
   });
@@ -87,7 +95,7 @@ ExitCode export_csv(const std::string& source, const std::string& output) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const auto at = std::ranges::find(cells, columns[i], &Cells::value_type::first);
       if (i > 0) text += ',';
-      if (at != cells.end()) text += quoted_if_needed(at->second);
+      if (at != cells.end()) text += cell_of(at->second, of_text.contains(columns[i]));
     }
     text += '\n';
   });

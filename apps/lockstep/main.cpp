@@ -22,7 +22,7 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
         ->capture_default_str();
   };
   const auto count = [&](const char* name, int& value, const char* help) {
-    return command->add_option(name, value, help)->check(CLI::NonNegativeNumber);
+    return command->add_option(name, value, help)->check(CLI::Range(0, 100'000'000));
   };
   count("--min", options.min, "minimum number of ranks")->capture_default_str();
   count("--max", options.max, "maximum number of ranks")->required();
@@ -263,7 +263,7 @@ int main(int argc, char** argv) {
           [&] { return utility::evaluate(argc, argv, evaluation); });
   evaluate->add_option("RUN", evaluation.source, "a run folder, or a checkpoint")->required();
   evaluate->add_option("--data", evaluation.data,
-                       "HDF5 file or folder of IDX files; default: the run's test set");
+                       "data of the deck's kind, a file or a folder; default: the run's test set");
   takes_overrides(evaluate, evaluation.overrides);
   evaluate->add_flag("--json", evaluation.json, "one JSON object instead of text");
 

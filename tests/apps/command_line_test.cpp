@@ -34,6 +34,31 @@ TEST(CommandLine, AnUnknownCommandIsNamedWithTheNearestOneAlsoBeforeHelp) {
   }
 }
 
+TEST(CommandLine, AnErrorNamesTheProgramTheReasonAndTheHelp) {
+  struct Case {
+    Words words;
+    const char* said;
+  };
+  for (const auto& [words, said] : {
+           Case{{"apps/lockstep", "deck", "check", "--bogus"}, "lockstep: "},
+           Case{{"apps/gpt", "sample", "run", "--temperature", "-1"},
+                "gpt: --temperature: -1 is not a number from 0 to 1000. Try gpt --help.\n"},
+           Case{{"apps/gpt", "tokens", "no_such.txt", "--output", "none"},
+                "gpt: cannot open no_such.txt"},
+           Case{{"apps/classify", "--bogus"},
+                "classify: --bogus is not an option of classify. Try classify --help.\n"},
+           Case{{"apps/classify", "--dry-run"},
+                "classify: DECK is required. Try classify --help.\n"},
+       }) {
+    Words command{built(words.front())};
+    command.insert(command.end(), words.begin() + 1, words.end());
+    const Finished finished = run(command);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.output.starts_with(said)) << finished.output;
+    EXPECT_FALSE(finished.says("Run with --help")) << finished.output;
+  }
+}
+
 TEST(CommandLine, AnOutputThatIsADeviceOrALinkIsRefusedAndLeftAlone) {
   const ScratchFolder scratch;
   const std::string rows = scratch.write("metrics.jsonl", "{\"kind\":\"step\",\"step\":2}\n");

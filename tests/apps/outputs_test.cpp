@@ -151,12 +151,15 @@ TEST(Export, WritesOneColumnAFigureAndOneLineARow) {
                     R"({"kind":"step","step":2,"loss":0.5,"time_min_mean_max_s":{"data":[1,2,3]}})"
                     "\n"
                     R"({"kind":"eval","step":4,"set":"a, \"b\"","loss":null})"
+                    "\n"
+                    R"({"kind":"eval","step":6,"set":null})"
                     "\n{\"half");
   const std::string expected =
       "kind,step,loss,time_min_mean_max_s/data/min,time_min_mean_max_s/data/mean,"
       "time_min_mean_max_s/data/max,set\n"
       "step,2,0.5,1,2,3,\n"
-      "eval,4,nan,,,,\"a, \"\"b\"\"\"\n";
+      "eval,4,nan,,,,\"a, \"\"b\"\"\"\n"
+      "eval,6,,,,,\n";
   EXPECT_EQ(good(lockstep_utility({"export", scratch.path()})), expected) << "a run folder";
   EXPECT_EQ(good(lockstep_utility({"export", file})), expected) << "a file";
   const std::string csv = scratch.file("metrics.csv");

@@ -107,8 +107,9 @@ std::vector<Point> make_plan(const PlanInput& input) {
     if (!input.nodes.empty() && nodes < 1) throw InputError("--nodes wants numbers from 1 on");
     sizes.push_back(point_of(input, input.ranks[i], nodes));
     if (!known.insert({sizes.back().ranks(), sizes.back().nodes()}).second) {
-      throw InputError(fmt::format("{} ranks on {} node(s) stand there twice", sizes.back().ranks(),
-                                   sizes.back().nodes()));
+      throw InputError(fmt::format("--ranks and --nodes name {} rank{} on {} node{} twice",
+                                   sizes.back().ranks(), sizes.back().ranks() == 1 ? "" : "s",
+                                   sizes.back().nodes(), sizes.back().nodes() == 1 ? "" : "s"));
     }
   }
   std::vector<Point> plan;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/version.hpp>
@@ -60,6 +61,11 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
     line.text_only = cli.help();
   } catch (const CLI::CallForVersion& version_text) {
     line.text_only = std::string(version_text.what()) + "\n";
+  } catch (const CLI::RequiredError& error) {
+    const std::vector<std::string> rest = cli.remaining();  // the reason, if there are any
+    if (rest.empty()) throw InputError(fmt::format("{}. Try {} --help.", error.what(), name));
+    throw InputError(
+        fmt::format("{} is not an option of {}. Try {} --help.", rest.front(), name, name));
   } catch (const CLI::ParseError& error) {
     throw InputError(fmt::format("{}. Try {} --help.", error.what(), name));
   }

@@ -24,12 +24,12 @@ ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, c
   const Datasets& data = task.data();
   agree(*group, [&] { Trainer::check(task, plan, group->size(), parts); });
   const Trainer trainer(group, task, plan, {}, parts);
-  return print(*group, fmt::format("{}# {} ranks; {} of shape {}; "
+  return print(*group, fmt::format("{}# {} rank{}; {} of shape {}; "
                                    "model of {} parameters; {} steps an epoch. Nothing was trained "
                                    "(--dry-run).\n",
-                                   resolved_deck, group->size(), samples_in_words(data),
-                                   to_string(data.train->sample_shape()), trainer.parameter_count(),
-                                   trainer.steps_an_epoch()));
+                                   resolved_deck, group->size(), group->size() == 1 ? "" : "s",
+                                   samples_in_words(data), to_string(data.train->sample_shape()),
+                                   trainer.parameter_count(), trainer.steps_an_epoch()));
 }
 
 ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& plan) {
