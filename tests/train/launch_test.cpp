@@ -46,6 +46,16 @@ void expect_one(const Findings& findings, const std::string& about, Finding::Sev
 
 TEST(Launch, HealthyOneHasNoFindings) { EXPECT_TRUE(check_launch(make_launch(healthy())).empty()); }
 
+TEST(Launch, BatchOfFewerSamplesThanRanksIsAWarning) {
+  expect_one(
+      check_batch_size(2, 5), "batch size", Finding::Severity::warning,
+      {"train.batch_size = 2 is less than the 5 ranks: 3 of them have no sample in any step. "
+       "Use a larger batch, or fewer ranks."});
+  expect_one(check_batch_size(4, 5), "batch size", Finding::Severity::warning,
+             {"1 of them has no sample"});
+  EXPECT_TRUE(check_batch_size(5, 5).empty());
+}
+
 TEST(Launch, SeatTravelsWhole) {
   auto info = local_rank_info("abc");
   EXPECT_FALSE(info.host.empty());

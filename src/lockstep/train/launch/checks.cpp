@@ -1,5 +1,6 @@
 #include <lockstep/train/launch/checks.hpp>
 
+#include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -22,6 +23,17 @@ std::string mpi_library() {
 }
 
 }  // namespace
+
+Findings check_batch_size(std::int64_t batch_size, std::int64_t parts) {
+  if (batch_size >= parts) return {};
+  const std::int64_t idle = parts - batch_size;
+  return {
+      {Finding::Severity::warning, "batch size",
+       fmt::format("train.batch_size = {} is less than the {} ranks: {} of them {} no sample in "
+                   "any step",
+                   batch_size, parts, idle, idle == 1 ? "has" : "have"),
+       "Use a larger batch, or fewer ranks."}};
+}
 
 Findings check_launch(const Launch& launch) {
   Findings all;

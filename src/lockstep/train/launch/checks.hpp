@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include <lockstep/train/launch/finding.hpp>
@@ -29,6 +30,10 @@ namespace lockstep::train {
 /// /dev/shm of a machine lacks room for `bytes_a_rank` for each of its ranks. A warning for each
 /// machine.
 [[nodiscard]] Findings check_shared_memory(const Launch& launch, std::size_t bytes_a_rank);
+
+/// A step of `batch_size` samples, which `parts` of the launch's ranks share out, leaves ranks
+/// without a sample. A warning.
+[[nodiscard]] Findings check_batch_size(std::int64_t batch_size, std::int64_t parts);
 
 /// All checks that need only the result of inspect_launch, worst findings first: every application
 /// runs them before it starts.

@@ -20,6 +20,7 @@
 #include <lockstep/train/launch/shared_folder.hpp>
 #include <lockstep/train/report/library_versions.hpp>
 #include <lockstep/train/run/device_choice.hpp>
+#include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
 
@@ -92,7 +93,9 @@ DeckFacts facts_of(const Task& task, const RunPlan& plan, const std::string& dec
   return {.deck_hash = deck_hash,
           .run_folder = plan.run.dir,
           .run = plan.run,
-          .gradient_bytes = bucket_bytes(*task.make_model(), plan.ddp.buckets)};
+          .gradient_bytes = bucket_bytes(*task.make_model(), plan.ddp.buckets),
+          .batch_size = plan.train.batch_size,
+          .mesh = plan.mesh};
 }
 
 Examination examine(ProcessGroup& group, const DeckFacts& facts) {
@@ -109,6 +112,9 @@ Examination examine(ProcessGroup& group, const DeckFacts& facts) {
   add(found.findings, std::move(of_device));
   add(found.findings, check_shared_folder(group, found.launch.layout, found.run_folder));
   add(found.findings, check_shared_memory(found.launch, facts.gradient_bytes.value_or(0)));
+  if (facts.batch_size > 0)
+    add(found.findings,
+        check_batch_size(facts.batch_size, parts_of_batch(facts.mesh, group.size())));
   found.links = measure_links(group);
   // Ranks that share a core would make links look slow.
   if (check_cores(found.launch).empty()) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@ struct DeckFacts {
   std::string run_folder = "runs";            ///< path of the run folder
   RunOptions run;                             ///< device it asks for
   std::optional<std::size_t> gradient_bytes;  ///< number of the model's parameters, on each rank
+  std::int64_t batch_size = 0;                ///< 0: no deck
+  MeshOptions mesh;
 };
 /// Makes the task's model, to measure its gradients. Local.
 [[nodiscard]] DeckFacts facts_of(const Task& task, const RunPlan& plan,

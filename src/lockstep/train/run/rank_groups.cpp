@@ -32,6 +32,11 @@ MeshOptions fitted(const MeshOptions& options, int ranks) {
           .tp = dims[4].size};
 }
 
+std::int64_t parts_of_batch(const MeshOptions& options, int ranks) {
+  const MeshOptions sizes = fitted(options, ranks);
+  return sizes.dp * sizes.fsdp;
+}
+
 RankGroups make_rank_groups(std::shared_ptr<ProcessGroup> all, const MeshOptions& options) {
   expect_given("Trainer", "the process group", all);
   const MeshOptions sizes = fitted(options, all->size());

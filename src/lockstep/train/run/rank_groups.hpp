@@ -54,6 +54,9 @@ struct RankGroups {
 /// Local.
 [[nodiscard]] MeshOptions fitted(const MeshOptions& options, int ranks);
 
+/// Parts into which a mesh of `ranks` ranks divides a batch. Throws as fitted() does. Local.
+[[nodiscard]] std::int64_t parts_of_batch(const MeshOptions& options, int ranks);
+
 /// Divides `model` over the ranks. Collective.
 void divide(nn::Module& model, const RankGroups& ranks);
 /// Divides `model` as rank 0 of a mesh of these sizes would. Throws InputError if model, data, plan
