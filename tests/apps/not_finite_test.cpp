@@ -37,6 +37,16 @@ TEST(NotFinite, TestLossEndsTheRunWithExitCodeOneAndTheEarlierCheckpointsStay) {
   EXPECT_EQ(newest_good_checkpoint(dir + "/checkpoints"), dir + "/checkpoints/step-00000001.h5");
 }
 
+TEST(NotFinite, LossOfAllRanksIsToldOnceAndThatNothingWasSaved) {
+  const ScratchFolder scratch;
+  const Finished run = classify(2, small_run(scratch.file("run"), {"--set", "optimizer.lr=1e308"}));
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  const auto told = run.output.find("the loss is ");
+  ASSERT_NE(told, std::string::npos) << run.output;
+  EXPECT_EQ(run.output.find("the loss is ", told + 1), std::string::npos) << run.output;
+  EXPECT_TRUE(run.says("No checkpoint was saved before.")) << run.output;
+}
+
 TEST(NotFinite, TestLossBesideAFiniteValidationLossEndsTheRunWithExitCodeOneAndTheWeightsAreSaved) {
   const ScratchFolder scratch;
   const auto table = [&](const std::string& name, int rows, const std::string& last) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/finite.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 #include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_saves.hpp>
 #include <lockstep/train/task/task.hpp>
 
@@ -20,6 +22,10 @@ std::string culprit(const StateDict& state) {
   return at == state.end() ? "" : fmt::format(": {} is not finite either", at->name);
 }
 
+bool has_checkpoint(const Training& training) {
+  return training.folder && !list_checkpoints(training.folder->checkpoints()).empty();
+}
+
 /// train.on_nan = "stop": a loss that is not finite ends the run.
 class FiniteLossPart final : public TrainingPart {
  public:
@@ -27,9 +33,11 @@ class FiniteLossPart final : public TrainingPart {
 
   void after_step(const Training& training, const StepResult& step) override {
     if (!step.not_finite) return;
-    throw NonFiniteLoss(fmt::format(
-        "the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
-        *step.not_finite, step.not_finite_step, training.state.epoch + 1, remedy_for_not_finite));
+    throw NonFiniteLoss(fmt::format("the loss is {} at step {} (epoch {}). {} {}", *step.not_finite,
+                                    step.not_finite_step, training.state.epoch + 1,
+                                    remedy_for_not_finite,
+                                    has_checkpoint(training) ? "The last checkpoint is from before."
+                                                             : "No checkpoint was saved before."));
   }
   void evaluated(const Training& training, const Evaluation& found) override {
     expect_finite(training, judging_set(training.task.data()), found.loss,

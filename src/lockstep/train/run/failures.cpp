@@ -17,4 +17,14 @@ bool is_foreseen() {
   }
 }
 
+bool is_non_finite_loss() {
+  try {
+    throw;
+  } catch (const NonFiniteLoss&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace lockstep::train

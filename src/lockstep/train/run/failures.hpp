@@ -19,4 +19,7 @@ inline constexpr const char* remedy_for_not_finite =
 /// exit code then stays even if only one of several ranks fails with it.
 [[nodiscard]] bool is_foreseen();
 
+/// Whether the error being handled in a catch block is a NonFiniteLoss.
+[[nodiscard]] bool is_non_finite_loss();
+
 }  // namespace lockstep::train

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi/launcher.hpp>
@@ -18,7 +20,7 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
                                 char**& argv, const RankBody& body) {
   int rank = 0, ranks = 1;
   Failure failure;
-  bool foreseen = false;
+  bool foreseen = false, loss_is_not_finite = false;
   {
     std::optional<MpiSession> mpi;
     {
@@ -37,12 +39,15 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
     } catch (...) {
       failure = current_failure();
       foreseen = is_foreseen();
+      loss_is_not_finite = is_non_finite_loss();
       console.note_failure(failure.message);
       if (is_agreed_by_all(ranks)) {
         if (rank == 0) complain(failure.message);
         return failure.code;
       }
     }
+    // Mostly all ranks see it in the same step: rank 0 tells it and ends the job meanwhile.
+    if (rank > 0 && loss_is_not_finite) std::this_thread::sleep_for(std::chrono::seconds(2));
     if (failure.rank < 0) failure.message = rank_prefix(rank, ranks, host_name()) + failure.message;
     give_up(run_dir, failure, complain);
     if (ranks > 1) {
