@@ -135,10 +135,26 @@ TEST(Resume, OfAFinishedRunHasNothingToDoAndReportsIt) {
   const ScratchFolder scratch;
   ASSERT_EQ(classify(1, small_run(scratch.file("run"))).exit_code, 0);
   const Json before = Json::parse(read_file(scratch.file("run/summary.json")));
-  ASSERT_EQ(classify(1, small_run(scratch.file("run"), {"--resume"})).exit_code, 0);
+  const Finished again = classify(1, small_run(scratch.file("run"), {"--resume"}));
+  ASSERT_EQ(again.exit_code, 0);
+  EXPECT_TRUE(again.says("nothing to train: all 4 epochs are done. For more, raise train.epochs."))
+      << again.output;
   const Json after = Json::parse(read_file(scratch.file("run/summary.json")));
-  EXPECT_EQ(before.at("test_loss"), after.at("test_loss"));
+  for (const char* figure : {"test_loss", "samples_per_s", "first_step_s", "wall_s"})
+    EXPECT_EQ(before.at(figure), after.at(figure)) << figure;
   EXPECT_TRUE(after.at("completed").get<bool>());
+}
+
+TEST(Resume, WithAnotherKindOfOptimizerNamesBoth) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(classify(1, small_run(scratch.file("run"), {"--set", "train.epochs=1"})).exit_code, 0);
+  const Finished other =
+      classify(1, small_run(scratch.file("run"), {"--resume", "--set", "optimizer.kind=\"adam\""}));
+  EXPECT_EQ(other.exit_code, 2) << other.output;
+  EXPECT_TRUE(
+      other.says("the deck says optimizer.kind = \"adam\", but the checkpoint was written "
+                 "with \"sgd\""))
+      << other.output;
 }
 
 TEST(Resume, OnAnotherNumberOfRanksIsPossible) {

@@ -41,6 +41,7 @@
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/init_from.hpp>
 #include <lockstep/train/run/memory_limit.hpp>
+#include <lockstep/train/run/rank_groups.hpp>
 #include <lockstep/train/run/ranks.hpp>
 #include <lockstep/train/run/resume.hpp>
 #include <lockstep/train/run/run_folder.hpp>
@@ -164,6 +165,13 @@ class Run {
     return train::doctor(*group_, facts, line_.json);
   }
 
+  void warn_of_idle_ranks() const {
+    if (group_->rank() != 0) return;
+    for (const Finding& finding :
+         check_batch_size(plan_.train.batch_size, parts_of_batch(plan_.mesh, group_->size())))
+      log(LogLevel::warning, finding.text());
+  }
+
   // Inputs are rounded to f32 before the mean is subtracted.
   void warn_of_lost_digits() const {
     if (group_->rank() != 0) return;
@@ -197,6 +205,7 @@ class Run {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size(), parts_); });
     warn_of_lost_digits();
     warn_of_schedule();
+    warn_of_idle_ranks();
     std::optional<StateDict> weights;  // initial weights; read before an earlier run is moved aside
     const auto read_weights = [&] {
       if (plan_.train.init_from.empty() || weights) return;
@@ -240,10 +249,29 @@ class Run {
       });
     });
     open_rank_log(trainer);
+    if (from && nothing_to_train(trainer)) read_figures(trainer);
     write_summary(false);
     announce(trainer, from);
     outcome_ = trainer.run(*folder_, metrics_, console_, deck_, from);
     outcome_from_earlier_epochs();
+    keep_figures();
+  }
+
+  [[nodiscard]] bool nothing_to_train(const Trainer& trainer) const {
+    return trainer.state().epoch >= plan_.train.epochs;
+  }
+
+  /// The figures of a finished run stay those that it measured.
+  void read_figures(const Trainer& trainer) {
+    if (group_->rank() != 0) return;
+    measured_before_ = measured_figures(folder_->file("summary.json"), trainer.state().step);
+    keep_figures();
+  }
+
+  void keep_figures() {
+    if (!measured_before_) return;
+    outcome_.samples_per_s = measured_before_->samples_per_s;
+    outcome_.first_step_s = measured_before_->first_step_s;
   }
 
   /// The state that this rank needs from the file.
@@ -292,6 +320,12 @@ class Run {
     console_.say(fmt::format(
         "resumed from {} at step {}{}", from->string(), trainer.state().step,
         again > 0 ? fmt::format("; {} step{} or more again", again, again == 1 ? "" : "s") : ""));
+    if (nothing_to_train(trainer)) {
+      const std::int64_t epochs = plan_.train.epochs;
+      console_.say(
+          fmt::format("nothing to train: {} done. For more, raise train.epochs.",
+                      epochs == 1 ? "the epoch is" : fmt::format("all {} epochs are", epochs)));
+    }
   }
 
   /// A run with nothing left to do reports the results of its earlier part.
@@ -317,6 +351,7 @@ class Run {
     if (plan_.device != Device{}) {
       facts.peak_device_mib = mib_of_ranks(*group_, memory_stats(plan_.device).peak_in_use);
     }
+    if (measured_before_) facts.wall_s = measured_before_->wall_s;
     agree(*group_, [&] {
       folder_->expect_there();
       if (group_->rank() != 0) return;
@@ -339,7 +374,8 @@ class Run {
         console_.say(fmt::format("(of {} epochs one, and the last; metrics.jsonl has all)",
                                  metrics_.epochs_apart()));
       }
-      console_.say(anatomy_table(outcome_.times));
+      const std::string anatomy = anatomy_table(outcome_.times);
+      if (!anatomy.empty()) console_.say(anatomy);
       if (outcome_.comm_hook) {
         console_.say(fmt::format("gradients   {}", traffic_in_words(*outcome_.comm_hook)));
       }
@@ -381,6 +417,7 @@ class Run {
   std::optional<WeightsTaken> taken_;  ///< with train.init_from
   MetricsFile metrics_;
   Outcome outcome_;
+  std::optional<MeasuredFigures> measured_before_;  ///< of a finished run that is resumed; rank 0
 };
 
 /// Settings needed before there are ranks: the deck's comm table, for the group in which all ranks

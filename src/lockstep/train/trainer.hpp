@@ -159,6 +159,8 @@ class Trainer {
   void ask_whether_to_stop();
 
   void expect_continues(const TrainState& saved) const;
+  /// Throws InputError if `slots` are those of another kind of optimizer, as `deck_then` says.
+  void load_optimizer(const std::string& deck_then, const StateDict& slots);
   /// Collective.
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
   /// The state from which the communication hook resumes.

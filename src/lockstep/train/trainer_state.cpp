@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <variant>
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/deck/deck_source.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
@@ -35,6 +38,18 @@ std::pair<StateDict, StateDict> split_hook_state(const StateDict& optimizer) {
     (of_hook ? parts.first : parts.second).insert(name, tensor, placement);
   }
   return parts;
+}
+
+/// optimizer.kind of a resolved deck; empty if there is none.
+std::string optimizer_kind_of(const std::string& deck) {
+  try {
+    const detail::DeckTree tree = detail::load_deck_text(deck, "the checkpoint's deck");
+    const detail::DeckValue* kind = tree.find("optimizer", "kind");
+    const auto* name = kind ? std::get_if<std::string>(&kind->data) : nullptr;
+    return name ? *name : "";
+  } catch (const InputError&) {
+    return "";
+  }
 }
 
 }  // namespace
@@ -101,7 +116,9 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   const auto [trained, slots] = split_trained(of_optimizer);
   try {
     strategy_->load_state_dict(trained.size() > 0 ? trained : checkpoint.model);
-    strategy_->load_optimizer_state_dict(slots);
+    load_optimizer(checkpoint.deck, slots);
+  } catch (const InputError&) {
+    throw;
   } catch (const Error& error) {
     throw CheckpointError(
         fmt::format("the checkpoint does not fit the deck's model or optimizer: {}", error.what()));
@@ -119,6 +136,19 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     const ProcessGroup& data = *ranks_.data;
     if (ranks_then == data.size() ? name == loss_name(data.rank()) : data.rank() == 0)
       epoch_loss_ += sum;
+  }
+}
+
+void Trainer::load_optimizer(const std::string& deck_then, const StateDict& slots) {
+  try {
+    strategy_->load_optimizer_state_dict(slots);
+  } catch (const Error&) {
+    const std::string now(plan_->optimizer.kind.name()), then = optimizer_kind_of(deck_then);
+    if (then.empty() || then == now) throw;
+    throw InputError(fmt::format(
+        "the deck says optimizer.kind = \"{}\", but the checkpoint was written with \"{}\". Use "
+        "that, or start a new run with train.init_from = \"FILE\", which takes the weights alone.",
+        now, then));
   }
 }
 

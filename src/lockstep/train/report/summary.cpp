@@ -3,13 +3,30 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/checkpoint/file/metadata.hpp>
 #include <lockstep/data/files/json_file.hpp>
 
 namespace lockstep::train {
+
+std::optional<MeasuredFigures> measured_figures(const std::filesystem::path& summary,
+                                                std::int64_t steps) {
+  using Json = nlohmann::ordered_json;
+  constexpr std::int64_t longest = std::int64_t{1} << 24U;
+  const Json json = Json::parse(read_small_file_or_nothing(summary, longest), nullptr,
+                                /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("steps") || json.at("steps") != steps) return {};
+  const auto number = [&](const char* key) {
+    return json.contains(key) && json.at(key).is_number()
+               ? json.at(key).get<double>()
+               : std::numeric_limits<double>::quiet_NaN();
+  };
+  return MeasuredFigures{number("samples_per_s"), number("first_step_s"), number("wall_s")};
+}
 
 std::vector<std::int64_t> mib_of_ranks(ProcessGroup& group, std::int64_t bytes) {
   const std::vector<std::int64_t> mine{bytes >> 20U};

@@ -1,4 +1,6 @@
 #pragma once
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,15 @@ struct SummaryFacts {
   std::vector<std::pair<std::string, std::string>> libraries;
   bool completed = false;  ///< all epochs were trained and the last checkpoint was saved
 };
+
+/// What a run measured of its training.
+struct MeasuredFigures {
+  double samples_per_s = 0, first_step_s = 0, wall_s = 0;  ///< not a number: null in the file
+};
+/// Those of a summary.json of a run of `steps` steps; nothing if the file is of another, or
+/// damaged.
+[[nodiscard]] std::optional<MeasuredFigures> measured_figures(const std::filesystem::path& summary,
+                                                              std::int64_t steps);
 
 /// Every rank's `bytes`, in MiB. Collective.
 [[nodiscard]] std::vector<std::int64_t> mib_of_ranks(ProcessGroup& group, std::int64_t bytes);
