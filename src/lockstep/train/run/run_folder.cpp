@@ -33,6 +33,7 @@ std::string cannot_be_written(const std::string& dir, const std::string& why,
 
 /// A run's deck.toml begins with its hash (RunFolder::deck_heading).
 bool is_deck_of_a_run(const fs::path& deck) {
+  if (!fs::is_regular_file(deck)) return false;  // reading a pipe would wait
   std::ifstream in(deck, std::ios::binary);
   std::string start(RunFolder::deck_heading.size(), '\0');
   in.read(start.data(), std::ssize(start));
