@@ -343,9 +343,10 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
 
 /// Waits until the file holds a number.
 int number_in(const std::string& file) {
+  std::string line;
   for (int i = 0; i < 3000; ++i) {
-    if (const std::string text = test::read_file(file); text.ends_with("\n"))
-      return std::stoi(text);
+    std::ifstream in(file);
+    if (std::getline(in, line) && !in.eof()) return std::stoi(line);
     usleep(10'000);
   }
   return -1;
