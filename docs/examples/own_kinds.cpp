@@ -64,8 +64,7 @@ struct WaveOptions {
         y.push_back(static_cast<float>(std::sin(2.0 * std::numbers::pi * at)));
       }
       return std::make_shared<const TensorDataset>(Tensor::from(x, {samples, 1}),
-                                                   Tensor::from(y, {samples, 1}), 0,
-                                                   Normalisation{{0.0}, {1.0}}, "the wave");
+                                                   Tensor::from(y, {samples, 1}), 0, "the wave");
     };
     return {.train = points(0.0),
             .test = all.test_set ? points(0.5) : nullptr,

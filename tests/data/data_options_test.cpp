@@ -34,8 +34,8 @@ TEST(DataOptions, DefaultsAreFashionMnistAsPyTorchsExampleNormalisesIt) {
   EXPECT_EQ(options.kind.name(), "fashion_mnist");
   EXPECT_EQ(options.path, std::vector<std::string>{"auto"});
   EXPECT_TRUE(options.mean.empty());
-  EXPECT_EQ(Normalisation().mean, std::vector{0.1307});
-  EXPECT_EQ(Normalisation().std, std::vector{0.3081});
+  EXPECT_EQ(options.normalisation(mnist_normalisation()).mean, std::vector{0.1307});
+  EXPECT_EQ(options.normalisation(mnist_normalisation()).std, std::vector{0.3081});
   EXPECT_TRUE(options.shuffle.on);
   EXPECT_EQ(options.shuffle.window, 0);
   EXPECT_EQ(options.prefetch, 2);
@@ -234,8 +234,7 @@ struct DoublesOptions {
         y.push_back(static_cast<float>(2 * i));
       }
       return std::make_shared<const TensorDataset>(Tensor::from(x, {samples, 1}),
-                                                   Tensor::from(y, {samples, 1}), 0,
-                                                   Normalisation{{0.0}, {1.0}}, "doubles");
+                                                   Tensor::from(y, {samples, 1}), 0, "doubles");
     };
     return {.train = wanted == Sets::test ? nullptr : half(),
             .test = all.test_set ? half() : nullptr,

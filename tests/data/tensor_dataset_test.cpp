@@ -54,15 +54,31 @@ TEST(TensorDataset, IntegersArriveAsTheyAre) {
   EXPECT_EQ(one.inputs().to_vector<std::int64_t>()[0], 16777217);
 }
 
-TEST(TensorDataset, IntegersAreNotNormalisedAndNumbersAreNoIndices) {
+TEST(TensorDataset, NumbersArriveAsTheyAreUnlessANormalisationIsGiven) {
+  const std::vector<float> numbers{0, -1.5F, 2, 1e30F};
+  const Tensor x = Tensor::from(numbers, {2, 2});
+  const Tensor y = Tensor::from(std::vector<std::int64_t>{0, 1}, {2});
+  const std::vector<std::int64_t> both{0, 1};
+  const auto inputs = [&](const TensorDataset& data) {
+    Batch batch(data, 2);
+    data.load(both, batch);
+    return batch.inputs().to_vector<float>();
+  };
+  EXPECT_EQ(inputs(TensorDataset(x, y, 2, "mine")), numbers);
+  EXPECT_EQ(inputs(TensorDataset(x, y, 2, {}, "mine")), numbers);
+  const Tensor bytes = Tensor::from(std::vector<std::uint8_t>{0, 51, 255, 102}, {2, 2});
+  EXPECT_EQ(inputs(TensorDataset(bytes, y, 2, "mine")), (std::vector<float>{0, 0.2F, 1, 0.4F}));
+}
+
+TEST(TensorDataset, IntegersAreNotNormalisedAndOtherTypesAreRefused) {
   const Tensor targets = Tensor::from(std::vector<std::int64_t>{0, 1}, {2});
   EXPECT_NE(input_error([&] {
               return TensorDataset(targets, targets, 2, Normalisation{}, "ages");
             }).find("ages: features i64[2] on host cannot be normalised"),
             std::string::npos);
   EXPECT_NE(input_error([&] {
-              return TensorDataset(Tensor::full({2}, 1.0), targets, 2, "ages");
-            }).find("ages: f32[2] on host are not indices"),
+              return TensorDataset(Tensor::full({2}, 1.0, DType::f64), targets, 2, "ages");
+            }).find("ages: features f64[2] on host are neither f32 nor u8"),
             std::string::npos);
 }
 

@@ -31,7 +31,7 @@ void expect_alike(const char* what, const Shape& train, const Shape& test,
 
 /// The value of a black pixel (0) after normalisation: one, or one per channel.
 std::vector<float> zero_input(const DataFacts& facts) {
-  const Normalisation none{{0.0}, {1.0}};
+  const Normalisation none;
   const std::vector<double>&mean = facts.mean.empty() ? none.mean : facts.mean,
         &std = facts.std.empty() ? none.std : facts.std;
   std::vector<float> zero(std::max(mean.size(), std.size()));

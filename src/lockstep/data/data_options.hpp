@@ -44,7 +44,7 @@ struct DataOptions {
   [[nodiscard]] const FileOptions& files() const;
   [[nodiscard]] FileOptions& files();
   /// The normalisation from mean and std; `otherwise` where they are empty.
-  [[nodiscard]] Normalisation normalisation(Normalisation otherwise = {}) const;
+  [[nodiscard]] Normalisation normalisation(Normalisation otherwise) const;
 };
 void declare(DeckTable& table, DataOptions& options);
 

@@ -23,8 +23,8 @@ inline void declare(DeckTable& /*table*/, FashionMnistOptions& /*options*/) {}
 /// the first `limit` samples; 0 is all. Throws InputError if a file is missing or unfit, or if
 /// images and labels do not match.
 [[nodiscard]] std::shared_ptr<const TensorDataset> load_fashion_mnist(
-    const std::filesystem::path& folder, Split split, const Normalisation& normalisation = {},
-    std::int64_t limit = 0);
+    const std::filesystem::path& folder, Split split,
+    const Normalisation& normalisation = mnist_normalisation(), std::int64_t limit = 0);
 
 /// The folder meant by `data.path`: itself, or for "auto" $LOCKSTEP_DATA if set, else the first
 /// datasets/fashion-mnist with all four files in $XDG_DATA_DIRS (default /usr/local/share and

@@ -143,13 +143,13 @@ std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind k
   const std::int64_t classes = kind == TargetKind::classes ? options.files().classes : 0;
   if (classes > 0) expect_classes(half.samples, classes);
   std::optional<Normalisation> normalisation;
-  if (!options.files().indices) normalisation = options.normalisation();
+  if (!options.files().indices) normalisation = options.normalisation({});
   auto first = opened(options, half.samples, classes, normalisation);
   if (half.others.empty()) return first;
   std::vector<std::shared_ptr<const Dataset>> others;
   for (const auto& array : half.others) {
     std::optional<Normalisation> as_it_is;
-    if (!array->integers()) as_it_is = Normalisation{{0.0}, {1.0}};
+    if (!array->integers()) as_it_is = Normalisation{};
     others.push_back(opened(options, {array, nullptr, half.samples.size}, 0, as_it_is));
   }
   return std::make_shared<const StackedDataset>(std::move(first), std::move(others));

@@ -37,7 +37,7 @@ Datasets image_sets(const DataOptions& all, TargetKind kind, Sets wanted,
         "these data have classes, not values to fit. Use data.kind = \"hdf5\", \"npy\" or "
         "\"csv\", or the program classify.");
   }
-  const Normalisation normalisation = all.normalisation();
+  const Normalisation normalisation = all.normalisation(mnist_normalisation());
   const bool both = wanted == Sets::train_and_test;
   Datasets sets{
       .train = {}, .test = {}, .augmentation = {}, .facts = facts_of_images(all, normalisation)};

@@ -29,6 +29,7 @@ void declare(DeckTable& table, SyntheticOptions& options);
 /// The generated data set: the same bytes on every rank and machine. Both splits share the patterns
 /// but no image. Nothing is stored on disk. Throws InputError for options out of range.
 [[nodiscard]] std::shared_ptr<const TensorDataset> make_synthetic(
-    const SyntheticOptions& options, Split split, const Normalisation& normalisation = {});
+    const SyntheticOptions& options, Split split,
+    const Normalisation& normalisation = mnist_normalisation());
 
 }  // namespace lockstep

@@ -49,20 +49,29 @@ TensorDataset::TensorDataset(Tensor features, const Tensor& targets, std::int64_
         "i64 and give no normalisation.",
         name, describe(features_)));
   }
-  sample_shape_ = sample_shape_of(features_.shape());
-  scale_ = channel_scale(normalisation, sample_shape_, features_.dtype(), name);
+  set_normalisation(normalisation, name);
 }
 
-TensorDataset::TensorDataset(Tensor indices, const Tensor& targets, std::int64_t classes,
+TensorDataset::TensorDataset(Tensor features, const Tensor& targets, std::int64_t classes,
                              const std::string& name)
-    : features_(std::move(indices)), classes_(classes) {
+    : features_(std::move(features)), classes_(classes) {
   set_targets(targets, name);
-  if (features_.dtype() != DType::i64) {
-    throw InputError(
-        fmt::format("{}: {} are not indices. Convert them to i64, or give numbers a normalisation.",
-                    name, describe(features_)));
+  if (features_.dtype() == DType::i64) {
+    sample_shape_ = target_shape_of(features_.shape());
+    return;
   }
-  sample_shape_ = target_shape_of(features_.shape());
+  if (features_.dtype() != DType::u8 && features_.dtype() != DType::f32) {
+    throw InputError(fmt::format(
+        "{}: features {} are neither f32 nor u8. Convert them to f32, or, if they are indices, to "
+        "i64.",
+        name, describe(features_)));
+  }
+  set_normalisation({}, name);
+}
+
+void TensorDataset::set_normalisation(const Normalisation& normalisation, const std::string& name) {
+  sample_shape_ = sample_shape_of(features_.shape());
+  scale_ = channel_scale(normalisation, sample_shape_, features_.dtype(), name);
 }
 
 void TensorDataset::set_targets(const Tensor& targets, const std::string& name) {

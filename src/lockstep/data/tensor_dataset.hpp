@@ -18,8 +18,9 @@ class TensorDataset final : public Dataset {
   TensorDataset(Tensor features, const Tensor& targets, std::int64_t classes,
                 const Normalisation& normalisation, const std::string& name);
 
-  /// Integer samples, i64 [N, ...], passed to the model unscaled: [...] each.
-  TensorDataset(Tensor indices, const Tensor& targets, std::int64_t classes,
+  /// The same without normalisation: f32 as it is, bytes / 255; or integers, i64 [N, ...], passed
+  /// to the model as integers: [...] each.
+  TensorDataset(Tensor features, const Tensor& targets, std::int64_t classes,
                 const std::string& name);
 
   [[nodiscard]] std::int64_t size() const noexcept override { return size_; }
@@ -33,6 +34,8 @@ class TensorDataset final : public Dataset {
   [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
  private:
+  /// Features that are numbers. Throws InputError.
+  void set_normalisation(const Normalisation& normalisation, const std::string& name);
   /// Checks common to both kinds of samples. Throws InputError.
   void set_targets(const Tensor& targets, const std::string& name);
 
