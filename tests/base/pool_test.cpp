@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/base/pool.hpp>
+#include <lockstep/base/pooled_list.hpp>
 
 namespace lockstep {
 namespace {
@@ -93,6 +94,19 @@ TEST(ObjectPool, ThreadsNeverShareACell) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(broken, std::vector<int>(4, 0));
+}
+
+TEST(PooledList, HoldsAnyNumberOfElementsInOrder) {
+  for (int n = 0; n < 14; ++n) {
+    PooledList<int, 4> list;
+    for (int i = 0; i < n; ++i) list.push_back(i);
+    PooledList<int, 4> moved(std::move(list));
+    int next = 0;
+    for (const int element : moved) EXPECT_EQ(element, next++);
+    EXPECT_EQ(next, n);
+    list.push_back(7);  // as good as new
+    EXPECT_EQ(*list.begin(), 7);
+  }
 }
 
 }  // namespace

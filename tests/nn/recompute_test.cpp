@@ -138,6 +138,58 @@ TEST(Recomputed, WithinAnotherIsComputedAgainAndAgain) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], nested[i])) << i;
 }
 
+/// The gradients of x and all parameters after a pass through `block`, plain or recomputed.
+std::vector<Tensor> gradients_of(const std::shared_ptr<Sequential>& block, bool recompute) {
+  const Variable x(Tensor::from(std::vector<float>{1, -2, 3, -4, 5, -6}, {3, 2}), true);
+  block->zero_grad();
+  const RandomContextGuard same_draws({.seed = 5});
+  Recomputed again(block);
+  sum(recompute ? again(x) : (*block)(x)).backward();
+  std::vector<Tensor> all{x.grad().clone()};
+  for (const Variable& p : block->parameters()) all.push_back(p.grad().clone());
+  return all;
+}
+
+void expect_same_bits_recomputed(const std::shared_ptr<Sequential>& block) {
+  const auto plain = gradients_of(block, false), again = gradients_of(block, true);
+  ASSERT_EQ(plain.size(), again.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], again[i])) << i;
+}
+
+TEST(Recomputed, TakesABlockOfAnyNumberOfParameters) {
+  manual_seed(4);
+  for (const int layers : {15, 16, 17, 40}) {  // 2 parameters each, and x: 31, 33, 35, 81 gradients
+    const auto block = std::make_shared<Sequential>();
+    for (int i = 0; i < layers; ++i) block->push_back(std::make_shared<Linear>(2, 2));
+    expect_same_bits_recomputed(block);
+  }
+}
+
+TEST(Recomputed, TakesABlockOfAnyNumberOfDropouts) {
+  manual_seed(4);
+  for (const int layers : {15, 16, 17, 40}) {
+    const auto block = std::make_shared<Sequential>();
+    for (int i = 0; i < layers; ++i) block->push_back(std::make_shared<Dropout>(0.1));
+    expect_same_bits_recomputed(block);
+  }
+}
+
+TEST(Recomputed, AGraphKeepsTheModuleAlive) {
+  manual_seed(4);
+  std::weak_ptr<Module> module;
+  const Variable x(normal({4, 3}, 1.0), true);
+  Variable y = [&] {
+    const auto layer = std::make_shared<Linear>(3, 3);
+    module = layer;
+    return sum(Recomputed(layer)(x));
+  }();
+  EXPECT_FALSE(module.expired());
+  y.backward();
+  EXPECT_TRUE(x.grad().defined());
+  y = {};
+  EXPECT_TRUE(module.expired());
+}
+
 TEST(Recomputed, RefusesALeafThatIsNotItsParameter) {
   struct Leaking : Module {
     Variable outside{Tensor::full({3}, 2.0), true};

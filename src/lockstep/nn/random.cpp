@@ -105,7 +105,7 @@ RandomTape::Recording::~Recording() { recorded_tape = before_; }
 RandomTape::Replay::Replay(RandomTape& tape) noexcept
     : recording_before_(std::exchange(recorded_tape, nullptr)),
       before_(std::exchange(played_tape, &tape)) {
-  tape.played_ = 0;
+  tape.next_ = tape.keys_.begin();
 }
 RandomTape::Replay::~Replay() {
   recorded_tape = recording_before_;
@@ -113,16 +113,14 @@ RandomTape::Replay::~Replay() {
 }
 
 RandomKey RandomTape::play() {
-  if (played_ == size_)
+  if (next_ == keys_.end())
     throw Error("recomputation draws more random numbers than the first computation");
-  return keys_[played_++];
+  const RandomKey key = *next_;
+  ++next_;
+  return key;
 }
 
-void RandomTape::record(const RandomKey& key) {
-  if (size_ == keys_.size())
-    throw Error("a recomputed block draws from more than 16 dropout layers");
-  keys_[size_++] = key;
-}
+void RandomTape::record(const RandomKey& key) { keys_.push_back(key); }
 
 RandomKey RandomStream::next() {
   const RandomKey key = played_tape ? played_tape->play() : draw();

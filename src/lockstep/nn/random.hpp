@@ -1,9 +1,8 @@
 #pragma once
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 
+#include <lockstep/base/pooled_list.hpp>
 #include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
 namespace lockstep {
@@ -66,8 +65,9 @@ class RandomTape {
   [[nodiscard]] RandomKey play();
   void record(const RandomKey& key);
 
-  std::array<RandomKey, 16> keys_;
-  std::size_t size_ = 0, played_ = 0;
+  using Keys = PooledList<RandomKey, 16>;
+  Keys keys_;
+  Keys::Iterator next_ = keys_.end();  ///< to be played
 };
 
 /// While it lives, the random numbers that are drawn are recorded on the tape.

@@ -10,6 +10,7 @@
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/pooled_list.hpp>
 #include <lockstep/nn/random.hpp>
 
 namespace lockstep::nn {
@@ -19,12 +20,11 @@ namespace {
 class Targets final : public GradSink {
  public:
   void add(const Variable& leaf, GradTarget target) {
-    if (count_ == entries_.size()) throw Error("a recomputed module has too many parameters");
-    entries_[count_++] = {leaf.record(), std::move(target)};
+    entries_.push_back({leaf.record(), std::move(target)});
   }
 
   GradTarget target(const Variable& leaf) override {
-    for (Entry& entry : std::span(entries_).first(count_)) {
+    for (Entry& entry : entries_) {
       if (entry.leaf != leaf.record()) continue;
       GradTarget result = entry.target;
       entry.target.accumulate = true;
@@ -36,24 +36,23 @@ class Targets final : public GradSink {
 
   /// Zeroes the targets that nothing was written to.
   void finish() const {
-    for (const Entry& entry : std::span(entries_).first(count_)) {
+    for (const Entry& entry : entries_) {
       if (entry.target.wanted && !entry.target.accumulate) entry.target.tensor.zero();
     }
   }
 
  private:
   struct Entry {
-    const detail::VariableRecord* leaf;
+    const detail::VariableRecord* leaf = nullptr;
     GradTarget target;
   };
-  std::array<Entry, 64> entries_;
-  std::size_t count_ = 0;
+  PooledList<Entry, 32> entries_;
 };
 
 class RecomputeNode : public PooledNode<RecomputeNode> {
  public:
-  RecomputeNode(Module& module, Recomputed::Again again, const RandomTape& tape)
-      : module_(module), again_(again), tape_(tape) {}
+  RecomputeNode(std::shared_ptr<Module> module, Recomputed::Again again, RandomTape tape)
+      : module_(std::move(module)), again_(again), tape_(std::move(tape)) {}
 
   void backward(const Tensor& grad_output) override {
     const Variable x(input(0).data(), input(0).requires_grad());
@@ -63,7 +62,7 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
       std::optional<Autocast> autocast;
       if (autocast_) autocast.emplace(product_precision());  // the node's
       const RandomTape::Replay replay(tape_);
-      y[0] = again_(module_, x);
+      y[0] = again_(*module_, x);
     }
     Targets targets;
     targets.add(x, grad_target(0));
@@ -74,7 +73,7 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
   [[nodiscard]] const char* name() const noexcept override { return "recompute"; }
 
  private:
-  Module& module_;
+  std::shared_ptr<Module> module_;
   Recomputed::Again again_;
   RandomTape tape_;
   bool autocast_ = autocast_enabled();  ///< when it was recorded
@@ -105,8 +104,8 @@ Variable Recomputed::operator()(const Variable& x) {
     y = (*module_)(x).data();
   }
   list_inputs(x);
-  Variable result = record<RecomputeNode>(std::move(y), std::span<const Variable>(inputs_),
-                                          *module_, again_, tape);
+  Variable result = record<RecomputeNode>(std::move(y), std::span<const Variable>(inputs_), module_,
+                                          again_, std::move(tape));
   inputs_.clear();
   return result;
 }

@@ -17,8 +17,7 @@ class Recomputed {
   using Again = Variable (*)(Module& module, const Variable& x);
   static Variable forward_again(Module& module, const Variable& x) { return module(x); }
 
-  /// The module must live as long, and as long as graphs of it, with the parameters that it has
-  /// now.
+  /// The module, which this and graphs of it keep alive, must keep the parameters that it has now.
   explicit Recomputed(std::shared_ptr<Module> module, Again again = forward_again);
   [[nodiscard]] Variable operator()(const Variable& x);
 
