@@ -15,6 +15,7 @@
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/save/writer.hpp>
+#include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/comm/coalescing.hpp>
 #include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/mpi_group.hpp>
@@ -41,6 +42,7 @@
 #include <lockstep/nn/models.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/module.hpp>
@@ -64,10 +66,12 @@
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/optim/optimizer_kind.hpp>
 #include <lockstep/optim/optimizer_of.hpp>
+#include <lockstep/optim/plateau.hpp>
 #include <lockstep/optim/radam.hpp>
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/schedule.hpp>
 #include <lockstep/optim/schedule_kind.hpp>
+#include <lockstep/optim/schedules.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/collectives.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
