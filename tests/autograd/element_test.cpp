@@ -48,6 +48,14 @@ TEST(Elements, GradientsAtKinksArePyTorchs) {
   EXPECT_EQ(at([](V x) { return clamp(x, -1, 1); }, {-1, 1, nan}), (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(at([](V x) { return clamp_min(x, 0); }, {0}), (std::vector<float>{0}));
   EXPECT_EQ(at([](V x) { return clamp_max(x, 0); }, {0}), (std::vector<float>{0}));
+  EXPECT_EQ(at([](V x) { return clamp_min(x, 1); }, {-infinity, infinity, nan}),
+            (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(at([](V x) { return clamp_max(x, 1); }, {-infinity, infinity, nan}),
+            (std::vector<float>{1, 0, 0}));
+  EXPECT_EQ(at([](V x) { return clamp_min(x, -infinity); }, {-infinity, 1, infinity}),
+            (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(at([](V x) { return clamp(x, -infinity, infinity); }, {-infinity, 1, infinity}),
+            (std::vector<float>{0, 1, 0}));
   EXPECT_EQ(at([](V x) { return hardswish(x); }, {-3, 3}), (std::vector<float>{0, 1}));
   EXPECT_EQ(at([](V x) { return hardtanh(x); }, {nan}), (std::vector<float>{1}));
   EXPECT_EQ(at([](V x) { return relu(x); }, {0}), (std::vector<float>{0}));

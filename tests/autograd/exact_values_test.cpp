@@ -223,6 +223,18 @@ TEST(ExactValues, SpreadsAreThoseOfTheFormulas) {
   EXPECT_NEAR(std(x).data().item(), std::sqrt(38.0 / 3), 1e-14);
   EXPECT_TRUE(std::isnan(var(row_of<float>({1})).data().item()));
   EXPECT_EQ(var(row_of<float>({1, 2}), {}, 3.0).data().item(), infinite);
+  for (const bool root : {false, true}) {  // of one element
+    const Variable one = row_of<float>({3});
+    const auto spread = [&](double correction) {
+      return root ? std(one, {}, correction) : var(one, {}, correction);
+    };
+    EXPECT_TRUE(std::isnan(spread(1.0).data().item()));
+    EXPECT_TRUE(std::isnan(slopes_of(spread(1.0), one)[0]));
+    one.zero_grad();
+    EXPECT_EQ(slopes_of(spread(0.0), one)[0], 0.0);
+  }
+  const Variable few = row_of<float>({5, 5});
+  for (const double slope : slopes_of(std(few, {}, 3.0), few)) EXPECT_TRUE(std::isnan(slope));
   const Variable equal = row_of<float>({1, 1, 1});
   EXPECT_EQ(slopes_of(std(equal), equal), (std::vector<double>{0, 0, 0}));
   expect_gradients(
@@ -230,6 +242,78 @@ TEST(ExactValues, SpreadsAreThoseOfTheFormulas) {
         return var(v[0], {1}) + std(v[0], {0, 1});
       },
       {random_tensor({4, 5}, 3)});
+}
+
+TEST(ExactValues, AScalarHasTheDimensionsZeroAndMinusOne) {
+  const Variable x(Tensor::full({}, 3.0), true);
+  for (const int dim : {0, -1}) {
+    const auto expect = [&](const Variable& y, double value, double slope) {
+      EXPECT_EQ(y.shape(), Shape{});
+      EXPECT_EQ(y.data().item(), value);
+      x.zero_grad();
+      y.backward();
+      EXPECT_NEAR(x.grad().item(), slope, 1e-7);
+    };
+    expect(softmax(x, dim), 1, 0);
+    expect(log_softmax(x, dim), 0, 0);
+    expect(cumsum(x, dim), 3, 1);
+    expect(logsumexp(x, dim), 3, 1);
+    expect(normalize(x, 2.0, dim), 1, 0);
+    expect(norm(x, 2.0, {dim}), 3, 1);
+    expect(sum(x, {dim}), 3, 1);
+    expect(mean(x, {dim}, true), 3, 1);
+    expect(amax(x, {dim}), 3, 1);
+    expect(transpose(x, dim, -1), 3, 1);
+    expect(gather(x, dim, Tensor::zeros({}, DType::i64)), 3, 1);
+    for (const OrderResult& order : {sort(x, dim), topk(x, 1, dim)}) {
+      expect(order.values, 3, 1);
+      EXPECT_EQ(order.indices.item(), 0);
+    }
+    const MaxResult largest = max(x, dim);
+    expect(largest.values, 3, 1);
+    EXPECT_EQ(largest.indices.item(), 0);
+    EXPECT_EQ(argmax(x, dim).item(), 0);
+    EXPECT_TRUE(std::isnan(var(x, {dim}).data().item()));
+    EXPECT_THROW(static_cast<void>(narrow(x, dim, 0, 1)), ShapeError);
+    EXPECT_THROW(static_cast<void>(split(x, std::vector<std::int64_t>{1}, dim)), ShapeError);
+    EXPECT_THROW(static_cast<void>(concat({x, x}, dim)), ShapeError);
+    EXPECT_THROW(static_cast<void>(glu(x, dim)), ShapeError);
+    EXPECT_THROW(static_cast<void>(topk(x, 2, dim)), ShapeError);
+  }
+  EXPECT_THROW(static_cast<void>(softmax(x, 1)), ShapeError);
+  EXPECT_THROW(static_cast<void>(sum(x, {-2})), ShapeError);
+  EXPECT_THROW(static_cast<void>(sum(x, {0, -1})), ShapeError);
+}
+
+TEST(ExactValues, ANegativeStartOfNarrowCountsFromTheEnd) {
+  const Variable x = row_of<float>({0, 1, 2, 3});
+  EXPECT_EQ(doubles_of(narrow(x, -1, -3, 2)), (std::vector<double>{1, 2}));
+  EXPECT_EQ(doubles_of(narrow(x, 0, -4, 4)), (std::vector<double>{0, 1, 2, 3}));
+  EXPECT_EQ(slopes_of(narrow(x, -1, -3, 2), x), (std::vector<double>{0, 1, 1, 0}));
+  EXPECT_THROW(static_cast<void>(narrow(x, 0, -5, 1)), ShapeError);
+  EXPECT_THROW(static_cast<void>(narrow(x, 0, -1, 2)), ShapeError);
+}
+
+TEST(ExactValues, IndicesMayBeOf32Bits) {
+  const Tensor wide = Tensor::from(std::vector<std::int64_t>{2, 0, 1}, {3}),
+               narrow_ones = wide.to(DType::i32);
+  const Variable x = row_of<float>({1, 2, 3, 4, 5, 6, 7, 8, 10});
+  const auto slopes_by = [&](const auto& f, const Tensor& index) {
+    x.zero_grad();
+    return slopes_of(f(reshape(x, {3, 3}), index), x);
+  };
+  const auto expect_equal = [&](const auto& f) {
+    EXPECT_EQ(slopes_by(f, narrow_ones), slopes_by(f, wide));
+  };
+  using V = const Variable&;
+  using T = const Tensor&;
+  expect_equal([](V m, T index) { return cross_entropy(m, index); });
+  expect_equal([](V m, T index) { return nll_loss(m, index); });
+  expect_equal([](V m, T index) { return linear_cross_entropy(m, m, index); });
+  expect_equal([](V m, T index) { return embedding(index, m); });
+  expect_equal([](V m, T index) { return embedding_bag(index.reshape({1, 3}), m); });
+  expect_equal(
+      [](V m, T index) { return embedding_bag(index, m, Tensor::zeros({1}, index.dtype())); });
 }
 
 TEST(ExactValues, AProductsGradientIsTheProductOfTheOthers) {

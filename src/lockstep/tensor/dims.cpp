@@ -17,6 +17,7 @@ Dims::Dims(std::span<const int> dims) : size_(static_cast<int>(dims.size())) {
 }
 
 int resolve_dim(const Shape& shape, int d) {
+  if (shape.dims() == 0 && (d == 0 || d == -1)) return 0;
   static_cast<void>(shape[d]);  // throws if there is no such dimension
   return d < 0 ? d + shape.dims() : d;
 }

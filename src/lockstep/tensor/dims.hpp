@@ -26,8 +26,8 @@ class Dims {
   int size_ = 0;
 };
 
-/// The dimension `d` of `shape`, counted from the front. Throws ShapeError if there is no such
-/// dimension.
+/// The dimension `d` of `shape`, counted from the front; 0 for 0 and -1 of a scalar, as in PyTorch.
+/// Throws ShapeError if there is no such dimension.
 [[nodiscard]] int resolve_dim(const Shape& shape, int d);
 
 /// The same dimensions counted from the front; all of them if `dims` is empty. Throws ShapeError

@@ -279,7 +279,7 @@ Variable sum_of_two_types(const Variable& a, const Variable& b) {
   return record<AddNode>(std::move(y), {&a, &b});
 }
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_bound = std::numeric_limits<double>::quiet_NaN();  // of a clamp
 
 }  // namespace
 
@@ -371,8 +371,8 @@ Variable pow(const Variable& x, double exponent) {
 Variable clamp(const Variable& x, double min, double max) {
   return detail::unary({Unary::clamp, min, max}, x);
 }
-Variable clamp_min(const Variable& x, double min) { return clamp(x, min, infinity); }
-Variable clamp_max(const Variable& x, double max) { return clamp(x, -infinity, max); }
+Variable clamp_min(const Variable& x, double min) { return clamp(x, min, no_bound); }
+Variable clamp_max(const Variable& x, double max) { return clamp(x, no_bound, max); }
 
 Variable atan2(const Operand& y, const Operand& x) {
   return record<Atan2Node>(combined("atan2", Arithmetic::atan2, y, x), {&y, &x});

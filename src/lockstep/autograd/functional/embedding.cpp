@@ -2,6 +2,7 @@
 
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/linear_map.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/sequence/embedding.hpp>
 
 namespace lockstep {
@@ -28,7 +29,8 @@ struct EmbeddingMap {
 
 }  // namespace
 
-Variable embedding(const Tensor& index, const Variable& weight, std::int64_t padding_idx) {
+Variable embedding(const Tensor& given, const Variable& weight, std::int64_t padding_idx) {
+  const Tensor index = as_indices(given);
   const Tensor& table = weight.data();
   Tensor y =
       Tensor::empty(embedding_shape(index, table, padding_idx), table.dtype(), table.device());

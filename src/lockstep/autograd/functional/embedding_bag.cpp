@@ -2,6 +2,7 @@
 
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 
 namespace lockstep {
 namespace {
@@ -47,7 +48,7 @@ Bags bags_of(const Tensor& index, const Tensor& offsets) {
 Variable embedding_bag(const Tensor& index, const Operand& weight, const Tensor& offsets,
                        BagMode mode, const Operand& per_sample_weights, std::int64_t padding_idx) {
   const Tensor& table = weight.data();
-  Bags bags = bags_of(index, offsets);
+  Bags bags = bags_of(as_indices(index), offsets.defined() ? as_indices(offsets) : offsets);
   bags.mode = mode;
   bags.padding_idx = padding_idx;
   if (per_sample_weights.defined()) {

@@ -3,6 +3,7 @@
 #include <lockstep/autograd/functional/linear_loss_in_chunks.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
@@ -56,7 +57,8 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight, const T
                               const LossOptions& options, LossGradients when) {
   const Tensor& rows = weight.data();
   const std::int64_t classes = rows.dims() > 0 ? rows.size(0) : 0;  // refused later
-  return detail::linear_loss_in_chunks(x, weight, target, when, CrossEntropy(classes, options));
+  return detail::linear_loss_in_chunks(x, weight, as_indices(target), when,
+                                       CrossEntropy(classes, options));
 }
 
 }  // namespace lockstep

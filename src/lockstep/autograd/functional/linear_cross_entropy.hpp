@@ -11,7 +11,7 @@ namespace lockstep {
 enum class LossGradients : std::uint8_t { in_forward, in_backward };
 
 /// cross_entropy(linear(x, weight), target) for x[..., in], weight[classes, in] and target
-/// i64[...], without ever holding all logits: they are computed a chunk of rows at a time.
+/// i64[...] or i32, without ever holding all logits: they are computed a chunk of rows at a time.
 ///
 /// Memory beside inputs, gradients and one chunk: with gradients in forward, those of x and the
 /// weight, from forward to backward, in f32 (f64 for f64); else two numbers a row (four where ranks

@@ -8,6 +8,7 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
 #include <lockstep/tensor/sum_dtype.hpp>
 
@@ -137,8 +138,9 @@ Variable probability_cross_entropy(const Variable& x, const Tensor& target,
 
 Variable nll_loss(const Variable& input, const Tensor& given, const LossOptions& options) {
   const auto apply = [&](const Variable& x) {
-    check_loss("nll_loss", x.data(), given, options);
-    const Tensor target = right_targets("nll_loss", given, x.shape()[1], options.ignore_index);
+    const Tensor classes = as_indices(given);
+    check_loss("nll_loss", x.data(), classes, options);
+    const Tensor target = right_targets("nll_loss", classes, x.shape()[1], options.ignore_index);
     const Tensor losses = empty_losses(target.shape(), x.data());
     nll_loss_forward(x.data(), target, options, losses);
     Reduced reduced(losses, target, options);
@@ -155,8 +157,10 @@ Variable cross_entropy(const Variable& input, const Tensor& given, const LossOpt
         input, [&](const Variable& x) { return probability_cross_entropy(x, given, options); });
   }
   const auto apply = [&](const Variable& x) {
-    check_loss("cross_entropy", x.data(), given, options);
-    const Tensor target = right_targets("cross_entropy", given, x.shape()[1], options.ignore_index);
+    const Tensor classes = as_indices(given);
+    check_loss("cross_entropy", x.data(), classes, options);
+    const Tensor target =
+        right_targets("cross_entropy", classes, x.shape()[1], options.ignore_index);
     const Tensor losses = empty_losses(target.shape(), x.data());
     Tensor row_stats = empty_losses({2, target.numel()}, x.data());
     cross_entropy_forward(x.data(), target, options, losses, row_stats);

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Negative log-likelihood of target i64[N, ...] under log-probabilities x[N,C, ...].
+/// Negative log-likelihood of target i64[N, ...], or i32, under log-probabilities x[N,C, ...].
 [[nodiscard]] Variable nll_loss(const Variable& x, const Tensor& target,
                                 const LossOptions& options = {});
 

@@ -56,7 +56,7 @@ OrderResult sort(const Operand& x, int dim, bool descending) {
 
 OrderResult topk(const Operand& x, std::int64_t k, int dim, bool largest) {
   const int along = resolve_dim(x.shape(), dim);
-  if (k < 0 || k > x.shape()[along]) {
+  if (k < 0 || k > (x.shape().dims() == 0 ? 1 : x.shape()[along])) {
     throw ShapeError("topk of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
                      ": k = " + std::to_string(k) + " must be between 0 and its extent");
   }

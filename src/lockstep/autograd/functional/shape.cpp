@@ -256,12 +256,13 @@ Variable concat(std::span<const Variable> parts, int dim) {
 
 Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length) {
   const int along = resolve_dim(x.shape(), dim);
-  if (start < 0 || length < 0 || start + length > x.shape()[along]) {
+  const std::int64_t extent = x.shape()[along], first = start < 0 ? start + extent : start;
+  if (first < 0 || length < 0 || first + length > extent) {
     throw ShapeError("narrow to [" + std::to_string(start) + ", " + std::to_string(start + length) +
                      ") of dimension " + std::to_string(dim) + " is not inside " +
                      describe(x.data()));
   }
-  return mapped(NarrowMap{along, start}, x, with_extent(x.shape(), along, length));
+  return mapped(NarrowMap{along, first}, x, with_extent(x.shape(), along, length));
 }
 
 std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> sizes, int dim) {

@@ -31,7 +31,7 @@ namespace lockstep {
   return concat(std::span(parts.begin(), parts.size()), dim);
 }
 
-/// Elements [start, start + length) of `dim`.
+/// Elements [start, start + length) of `dim`; a negative start counts from the end.
 [[nodiscard]] Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length);
 
 /// Consecutive parts of these sizes, which must add up to the extent of `dim`.

@@ -92,8 +92,11 @@ struct ReducedRows {
 };
 
 double degrees_of_freedom(const Variable& x, const Dims& dims, double correction) {
+  const Dims over = resolve_dims(x.shape(), dims);
   std::int64_t count = 1;
-  for (const int d : resolve_dims(x.shape(), dims)) count *= x.shape()[d];
+  if (x.shape().dims() > 0) {
+    for (const int d : over) count *= x.shape()[d];
+  }
   return std::max(static_cast<double>(count) - correction, 0.0);
 }
 
@@ -142,8 +145,10 @@ Variable var(const Operand& x, const Dims& dims, double correction, bool keepdim
 
 Variable std(const Operand& x, const Dims& dims, double correction, bool keepdim) {
   return detail::rounded_once(x, [&](const Variable& v) {
-    return norm_in_rows(v - mean(v, dims, true), 2.0, dims, keepdim) /
-           std::sqrt(degrees_of_freedom(v, dims, correction));
+    const double freedom = degrees_of_freedom(v, dims, correction);
+    const Variable length = norm_in_rows(v - mean(v, dims, true), 2.0, dims, keepdim);
+    if (freedom > 0.0) return length / std::sqrt(freedom);
+    return sqrt(pow(length, 2.0) / 0.0);  // the gradient is NaN, also where the length is 0
   });
 }
 

@@ -8,12 +8,18 @@
 
 namespace lockstep::detail {
 
-/// x[..., dim, ...] as (outer, width, inner): outer * inner rows along the middle.
+/// The extent of dimension `dim`, which resolve_dim takes; a scalar's is 1.
+inline std::int64_t extent_along(const Shape& shape, int dim) {
+  return shape.dims() == 0 ? 1 : shape[dim];
+}
+
+/// x[..., dim, ...] as (outer, width, inner): outer * inner rows along the middle; a scalar is one
+/// row of one element.
 inline Shape around(const Shape& shape, int dim) {
   const int d = resolve_dim(shape, dim);
   std::int64_t outer = 1, inner = 1;
   for (int i = 0; i < shape.dims(); ++i) (i < d ? outer : inner) *= i == d ? 1 : shape[i];
-  return {outer, shape[d], inner};
+  return {outer, extent_along(shape, d), inner};
 }
 
 /// Rows of elements side by side, on a GPU or its stand-in: for kernels that read packs

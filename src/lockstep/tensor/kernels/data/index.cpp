@@ -112,7 +112,8 @@ void add_gathered(const Tensor& grad_y, int dim, const Tensor& index, const Tens
   const std::int64_t stride = row_major_strides(index.shape())[at(dim)];
   dispatch(current_stream(grad_x.device()), [&](const auto& space) {
     dispatch_stored(grad_y.dtype(), "gather", [&]<class T>() {
-      backward_kernel<T>(space, walk, index.size(dim), stride, grad_y, index, grad_x);
+      backward_kernel<T>(space, walk, detail::extent_along(index.shape(), dim), stride, grad_y,
+                         index, grad_x);
     });
   });
 }
@@ -134,7 +135,7 @@ Tensor checked_gather(const Tensor& x, int dim, const Tensor& index) {
         describe(index) +
         ": the index must be i64 with x's number of dimensions, and its other extents at most x's");
   }
-  return right_indices({.count = x.size(dim),
+  return right_indices({.count = detail::extent_along(x.shape(), dim),
                         .sentence = no_element,
                         .indices = index.shape(),
                         .table = x.shape(),

@@ -25,6 +25,11 @@ struct IndexCheck {
   friend bool operator==(const IndexCheck&, const IndexCheck&) = default;
 };
 
+/// i32 indices as i64, which kernels take; others as they are.
+[[nodiscard]] inline Tensor as_indices(const Tensor& index) {
+  return index.dtype() == DType::i32 ? index.to(DType::i64) : index;
+}
+
 /// `index` (i64) after the check; all are valid. On the host that is `index` itself; throws
 /// InputError with the sentence otherwise. On a device it is a copy, enqueued like a kernel, in
 /// which the valid index `instead` replaces invalid ones; the first invalid one is kept for

@@ -22,7 +22,7 @@ enum class Unary : std::uint8_t {
   erf,
   erfc,
   pow,    ///< x^a
-  clamp,  ///< min(max(x, a), b); no gradient passes at a and at b
+  clamp,  ///< min(max(x, a), b); no gradient passes at a and at b. NaN is no bound
   // Activations: kernels/elementwise/unary_activation.cpp.
   leaky_relu,   ///< x, or a x where x <= 0
   elu,          ///< b x, or a b (exp(c x) - 1) where x <= 0

@@ -130,8 +130,10 @@ struct Clamp {
     const T raised = x < low ? low : x;
     return raised > high ? high : raised;
   }
-  KOKKOS_FUNCTION T gradient(T g, T x) const { return x > low && x < high ? g : T{0}; }
-  T low, high;
+  KOKKOS_FUNCTION T gradient(T g, T x) const {
+    return !(x <= low) && !(x >= high) && x == x ? g : T{0};
+  }
+  T low, high;  // NaN: none
 };
 
 /// sin and cos of the few large angles that the vector code does not handle: their results are

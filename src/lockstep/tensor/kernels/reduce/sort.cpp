@@ -140,7 +140,7 @@ void order_along(const char* operation, const Tensor& x, int dim, bool descendin
                      ": a row has at most 2^32 - 1 elements");
   }
   if (values.numel() == 0) return;
-  const std::int64_t count = values.size(resolve_dim(x.shape(), dim));
+  const std::int64_t count = detail::extent_along(values.shape(), dim);
   ensure_kokkos();
   dispatch_floating(x.dtype(), operation, [&]<class T>() {
     host_or_kernels(
