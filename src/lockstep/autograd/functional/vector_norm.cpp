@@ -146,9 +146,10 @@ Variable var(const Operand& x, const Dims& dims, double correction, bool keepdim
 Variable std(const Operand& x, const Dims& dims, double correction, bool keepdim) {
   return detail::rounded_once(x, [&](const Variable& v) {
     const double freedom = degrees_of_freedom(v, dims, correction);
-    const Variable length = norm_in_rows(v - mean(v, dims, true), 2.0, dims, keepdim);
-    if (freedom > 0.0) return length / std::sqrt(freedom);
-    return sqrt(pow(length, 2.0) / 0.0);  // the gradient is NaN, also where the length is 0
+    const Variable centred = v - mean(v, dims, true);
+    if (freedom > 0.0) return norm_in_rows(centred, 2.0, dims, keepdim) / std::sqrt(freedom);
+    // The gradient is NaN. That of a norm would be 0 where the norm is.
+    return sqrt(sum(pow(centred, 2.0), dims, keepdim) / freedom);
   });
 }
 
