@@ -18,6 +18,7 @@ class PooledList {
   using Pool = ObjectPool<Block>;
 
  public:
+  /// Forward, over elements in their order.
   class Iterator {
    public:
     Iterator(Block* block, std::size_t place) noexcept : block_(block), place_(place) {}
