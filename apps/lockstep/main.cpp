@@ -22,7 +22,8 @@ void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
         ->capture_default_str();
   };
   const auto count = [&](const char* name, int& value, const char* help) {
-    return command->add_option(name, value, help)->check(CLI::Range(0, 100'000'000));
+    return command->add_option(name, value, help)
+        ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   };
   count("--min", options.min, "minimum number of ranks")->capture_default_str();
   count("--max", options.max, "maximum number of ranks")->required();

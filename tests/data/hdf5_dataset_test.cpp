@@ -570,7 +570,7 @@ std::int64_t floats_of_memory() {
 
 TEST_F(WrongHdf5, MoreThanTheMemoryOfTheMachineIsRefusedBeforeItIsTaken) {
   const std::int64_t n = floats_of_memory();
-  test::write_sparse_hdf5(file_, "train/huge", {n, 2});
+  test::write_sparse_hdf5(file_, "train/huge", {n, 2, 3, 1});
   test::write_sparse_hdf5(file_, "train/huge_targets", {n});
   auto options = options_for(file_, "huge_targets");
   options.files().train_features = "train/huge";
