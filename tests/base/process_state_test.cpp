@@ -16,6 +16,8 @@ TEST(ProcessState, OfAProcessKnowsParentVariablesAndEnd) {
   const int pid = start_program({"sleep", "1000"}, {.environment = {{"LOCKSTEP_MARK", "a = b"}}});
   ASSERT_GT(pid, 0);
   EXPECT_EQ(parent_of(pid), getpid());
+  // The program has its environment only once it has taken the place of this one's copy.
+  for (int i = 0; i < 1000 && variable_of(pid, "LOCKSTEP_MARK").empty(); ++i) usleep(10'000);
   EXPECT_EQ(variable_of(pid, "LOCKSTEP_MARK"), "a = b");
   EXPECT_EQ(variable_of(pid, "LOCKSTEP_MAR"), "");
   const auto all = [] {
