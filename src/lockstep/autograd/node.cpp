@@ -65,7 +65,7 @@ void Node::add_input(const Variable& variable) {
   auto place = static_cast<std::size_t>(input_count_++);
   if (place < inputs_.size()) {
     inputs_[place] = variable;
-    versions_[place] = variable.version();
+    if ((saved_inputs_ >> place & 1U) != 0) versions_[place] = variable.version();
     if (!reads_inputs_) make_edge(place);
     return;
   }
