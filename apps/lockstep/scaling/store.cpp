@@ -2,43 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <system_error>
-
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
+#include "output_folder.hpp"
+
 namespace lockstep::scaling {
 namespace fs = std::filesystem;
-namespace {
-
-/// A folder of something else is not written into.
-void expect_study_or_nothing(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder / "study.json", error) || !fs::exists(folder, error)) return;
-  if (!fs::is_directory(folder, error))
-    throw InputError(fmt::format("--output {} is not a folder", folder.string()));
-  const auto refuse = [&](const fs::directory_entry& entry) {
-    const std::string name = entry.path().filename().string();
-    // Of a process that was killed at the very beginning.
-    if (name.starts_with(FolderLock::file_name) || name.starts_with("study.json")) return;
-    throw InputError(fmt::format("--output {} holds other files than a study's: {}; name another",
-                                 folder.string(), name));
-  };
-  for_each_entry(folder, refuse, error);
-  if (error) {
-    throw InputError(fmt::format("--output {} cannot be read: {}; name another", folder.string(),
-                                 error.message()));
-  }
-}
-
-fs::path checked(const fs::path& folder) {
-  expect_study_or_nothing(folder);
-  return folder;
-}
-
-}  // namespace
 
 Json read_study_file(const fs::path& file) {
   constexpr std::int64_t most_bytes = std::int64_t{256} << 20U;
@@ -48,7 +19,8 @@ Json read_study_file(const fs::path& file) {
 }
 
 Store::Store(const fs::path& folder, const Identity& identity)
-    : folder_(checked(folder)), lock_(folder_, {.name = "study", .option = "--output"}) {
+    : folder_(utility::checked_output(folder, "study.json", "a study's")),
+      lock_(folder_, {.name = "study", .option = "--output"}) {
   const fs::path file = folder_ / "study.json";
   std::error_code error;
   if (!fs::exists(file, error)) {

@@ -12,37 +12,17 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/for_each_entry.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 #include "elastic/leftovers.hpp"
+#include "output_folder.hpp"
 
 namespace lockstep::sweep {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{256} << 20U;
-
-fs::path checked(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder / "sweep.json", error) || !fs::exists(folder, error)) return folder;
-  if (!fs::is_directory(folder, error))
-    throw InputError(fmt::format("--output {} is not a folder", folder.string()));
-  const auto refuse = [&](const fs::directory_entry& entry) {
-    const std::string name = entry.path().filename().string();
-    // Of a process that was killed at the very beginning.
-    if (name.starts_with(FolderLock::file_name) || name.starts_with("sweep.json")) return;
-    throw InputError(fmt::format("--output {} holds other files than a sweep's: {}; name another",
-                                 folder.string(), name));
-  };
-  for_each_entry(folder, refuse, error);
-  if (error) {
-    throw InputError(fmt::format("--output {} cannot be read: {}; name another", folder.string(),
-                                 error.message()));
-  }
-  return folder;
-}
 
 }  // namespace
 
@@ -62,7 +42,7 @@ std::string difference(const Json& before, const Json& now) {
 }
 
 Folder::Folder(const fs::path& path, const Json& identity, bool of_one_trial)
-    : path_(checked(path)), identity_(identity) {
+    : path_(utility::checked_output(path, "sweep.json", "a sweep's")), identity_(identity) {
   if (!of_one_trial) lock_.emplace(path_, folder_kind);
   const fs::path file = path_ / "sweep.json";
   std::error_code error;

@@ -43,8 +43,8 @@ class LinearMapNode : public PooledNode<LinearMapNode<Map, transposed>> {
  public:
   static constexpr bool mixes_layouts = requires { requires Map::mixes_layouts; };
   static constexpr bool reads_inputs = false, reads_outputs = false;
-  static constexpr std::uint32_t saved_inputs = requires { requires Map::saves_input; }
-  ? 1 : 0;
+  static constexpr bool saves_input = requires { requires Map::saves_input; };
+  static constexpr std::uint32_t saved_inputs = saves_input ? 1 : 0;
 
   explicit LinearMapNode(Map map) : map_(std::move(map)) {}
 

@@ -15,6 +15,11 @@ namespace {
 /// The newest node of this thread.
 thread_local constinit std::uint64_t newest_sequence = 0;
 
+/// Whether input i is among `inputs`, as Node::saved_inputs names them.
+bool has_input(std::uint32_t inputs, int i) {
+  return (inputs >> static_cast<unsigned>(std::min(i, 31)) & 1U) != 0;
+}
+
 }  // namespace
 
 struct Node::FurtherInputs {
@@ -62,10 +67,11 @@ Variable Node::as_recorded(const Variable& input) {
 }
 
 void Node::add_input(const Variable& variable) {
+  const std::uint32_t version = has_input(saved_inputs_, input_count_) ? variable.version() : 0;
   auto place = static_cast<std::size_t>(input_count_++);
   if (place < inputs_.size()) {
     inputs_[place] = variable;
-    if ((saved_inputs_ >> place & 1U) != 0) versions_[place] = variable.version();
+    versions_[place] = version;
     if (!reads_inputs_) make_edge(place);
     return;
   }
@@ -76,21 +82,21 @@ void Node::add_input(const Variable& variable) {
   }
   if (!*block) *block = ObjectPool<FurtherInputs>::instance().make();
   (*block)->inputs[place] = variable;
-  (*block)->versions[place] = variable.version();
+  (*block)->versions[place] = version;
 }
 
 void Node::expect_unchanged_inputs() const {
-  std::uint32_t saved = saved_inputs_;
-  for (int i = 0; saved != 0 && i < std::min(input_count_, inline_inputs); ++i, saved >>= 1U) {
-    const auto place = static_cast<std::size_t>(i);
-    if ((saved & 1U) != 0 && inputs_[place].version() != versions_[place]) refuse_changed(i);
-  }
-  int i = inline_inputs;
+  if (saved_inputs_ == 0) return;
+  int i = 0;
+  const auto expect = [&](const Variable& input, std::uint32_t version) {
+    if (has_input(saved_inputs_, i) && input.version() != version) refuse_changed(i);
+    ++i;
+  };
+  for (std::size_t k = 0; k < inputs_.size() && i < input_count_; ++k)
+    expect(inputs_[k], versions_[k]);
   for (const FurtherInputs* block = further_inputs_; block; block = block->next) {
-    for (std::size_t k = 0; k < block->inputs.size() && i < input_count_; ++k, ++i) {
-      const bool is_saved = (saved_inputs_ >> static_cast<unsigned>(std::min(i, 31)) & 1U) != 0;
-      if (is_saved && block->inputs[k].version() != block->versions[k]) refuse_changed(i);
-    }
+    for (std::size_t k = 0; k < block->inputs.size() && i < input_count_; ++k)
+      expect(block->inputs[k], block->versions[k]);
   }
 }
 

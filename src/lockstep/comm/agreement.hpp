@@ -59,6 +59,13 @@ auto agree(ProcessGroup& group, const Part& part, const AgreeOptions& options = 
   }
 }
 
+/// The same for a part that each rank has run before, with failure_of(): throws on all ranks if any
+/// has failed. Collective.
+inline void agree(ProcessGroup& group, const std::optional<Failure>& mine,
+                  const AgreeOptions& options = {}) {
+  detail::agree_to_go_on(group, mine, options);
+}
+
 /// Runs `part` on rank `root` only; throws on all ranks if it threw there. Returns its result on
 /// every rank. Collective.
 template <std::invocable Part>

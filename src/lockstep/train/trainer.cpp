@@ -61,8 +61,6 @@ BatchPlan batches_of(const Task& task, const RunPlan& plan, int ranks) {
           plan.ddp.shards};
 }
 
-int parts_of_batch_in(const MeshOptions& mesh) { return static_cast<int>(mesh.dp * mesh.fsdp); }
-
 /// Fills in values that the deck leaves to the task and the number of ranks.
 RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
   plan.ddp.shards = shards_of(plan.train, ranks);
@@ -211,16 +209,16 @@ StateDict Trainer::state_dict() const { return strategy_->state_dict(); }
 std::int64_t Trainer::parameter_count() const { return strategy_->parameter_count(); }
 
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const TrainingParts& parts) {
+  const auto shares = static_cast<int>(parts_of_batch(plan.mesh, ranks));
   DdpOptions ddp = plan.ddp;
-  ddp.shards = shards_of(plan.train, parts_of_batch_in(fitted(plan.mesh, ranks)));
+  ddp.shards = shards_of(plan.train, shares);
   validate(ddp);
   expect_names(parts);
   for (const auto& part : all_parts(plan, std::make_shared<ParameterUpdate>(plan), parts))
     part->check(task, plan);
   const MeshOptions mesh = fitted(plan.mesh, ranks);
   expect_strategy_fits(plan, mesh);
-  const int parts_of_batch = parts_of_batch_in(mesh);
-  const RunPlan carried_out = as_carried_out(plan, task, parts_of_batch);
+  const RunPlan carried_out = as_carried_out(plan, task, shares);
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const nn::SkipInit for_names_and_shapes;
@@ -234,7 +232,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
         "train.zero gives each rank a part to update, but this optimizer.kind looks at whole "
         "parameters. Use one that updates element by element, such as sgd or adamw.");
   }
-  const BatchPlan batches = batches_of(task, carried_out, parts_of_batch);
+  const BatchPlan batches = batches_of(task, carried_out, shares);
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches, *model);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -23,16 +23,6 @@ double combined(double a, double b, ReduceOp op) {
   if (op == ReduceOp::sum) return a + b;
   if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose a NaN
   return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
-}
-
-template <class Part>
-std::exception_ptr exception_of(const Part& part) {
-  try {
-    part();
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
 }
 
 }  // namespace
@@ -68,7 +58,7 @@ std::optional<Evaluation> Evaluator::operator()(nn::Module& model, const Forward
   const std::size_t width = 1 + metrics.size();
   std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);
   loader_->start_epoch(0);
-  std::exception_ptr failure;  // of this rank, which goes on beside the others, without samples
+  std::optional<Failure> failure;  // of this rank, which goes on beside the others, without samples
   for (std::int64_t k = 0; k < batches_.batches_of(0); ++k) {
     if (!goes_on()) return std::nullopt;
     std::optional<Batch> batch;
@@ -77,7 +67,7 @@ std::optional<Evaluation> Evaluator::operator()(nn::Module& model, const Forward
       const auto number =
           static_cast<std::size_t>(batches_.batch_of(ranks_.batch->rank(), loader_->next_step()));
       row = std::span(rows).subspan(number * width, width);
-      failure = exception_of([&] { batch = ranks_.own_slice(loader_->next()); });
+      failure = failure_of([&] { batch = ranks_.own_slice(loader_->next()); });
     }
     if (!batch) {
       if (all_go_forward) static_cast<void>(forward(ranks_.own_slice(Batch(*data_, 0, device_))));
@@ -85,15 +75,13 @@ std::optional<Evaluation> Evaluator::operator()(nn::Module& model, const Forward
     }
     const Variable output = forward(*batch);
     if (!output.defined()) continue;
-    failure = exception_of([&] {
+    failure = failure_of([&] {
       row[0] = task_.loss(output, *batch).data().item() * static_cast<double>(batch->size()) /
                ranks_.sequence_parts();
       task_.measure(output.data(), *batch, row.subspan(1));
     });
   }
-  agree(*ranks_.all, [&] {
-    if (failure) std::rethrow_exception(failure);
-  });
+  agree(*ranks_.all, failure);
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
   ranks_.data->all_reduce(all_rows, ReduceOp::sum).wait();
   if (ranks_.stages) ranks_.stages->broadcast(all_rows, ranks_.stages->size() - 1).wait();
