@@ -1,5 +1,5 @@
 # lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [PROGRAM name] [NP n...] [LINK target...]
-#                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...] [GPU])
+#                   [LABELS label...] [SLOW pattern...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...] [GPU])
 #
 # One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly
 # (tests/support/main.cpp). With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each
@@ -16,7 +16,8 @@
 # broken launcher is told from a broken library. The label threads is added here, for ThreadSanitizer, to the quick tests of layers that
 # start threads and to thread tests elsewhere, except tests labelled one_thread: without a second
 # thread ThreadSanitizer finds nothing. It sees one process, so it runs 2 or 3 ranks of each. The
-# label quick is dropped above 3 ranks if fewer ranks are run too, and at 2 if 3 are.
+# label quick is dropped above 3 ranks if fewer ranks are run too, and at 2 if 3 are. Sanitizers leave out the
+# cases that SLOW names: they take several seconds there, and what they run others show, too.
 find_package(GTest REQUIRED)
 
 # Compile options of tests and their libraries: like the applications, but without
@@ -45,7 +46,7 @@ target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_code GTest
 target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
 
 function(lockstep_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;SLOW;ENVIRONMENT;ARGS")
   if(NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
   endif()
@@ -54,6 +55,10 @@ function(lockstep_add_test)
   endif()
   if(LOCKSTEP_SANITIZE)
     math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
+    if(arg_SLOW)
+      list(JOIN arg_SLOW ":" slow)
+      list(APPEND arg_ENVIRONMENT "GTEST_FILTER=-${slow}")
+    endif()
   endif()
   set(target ${arg_NAME}_test)
   if(arg_PROGRAM)

@@ -83,7 +83,7 @@ TEST(GptSampler, DrawsEachTokenAsOftenAsItsProbabilitySays) {
         const double logit = logits[static_cast<std::size_t>(t)];
         if (logit >= least) total += expected[t] = std::exp(logit / temperature);
       }
-      constexpr int draws = 4000;
+      constexpr int draws = 1000;
       std::map<std::int64_t, int> counts;
       for (int i = 0; i < draws; ++i) {
         ++counts[sampled(model, {4}, 1,
@@ -122,7 +122,7 @@ TEST(GptSampler, DrawsFromTheNucleusOfTheLikeliestTokens) {
           sum += weight;
           expected.insert(token);
         }
-        for (int i = 0; i < 2000; ++i) {
+        for (int i = 0; i < 500; ++i) {
           drawn.insert(sampled(model, {4}, 1,
                                {.temperature = temperature,
                                 .top_k = top_k,

@@ -1,6 +1,7 @@
 // main() of GoogleTest programs without MPI. Arguments are sources, for example attention_test.cpp:
 // only their tests are run, since a program holds those of several CTest entries. Without arguments
-// all tests are run. An explicit filter of names takes precedence.
+// all tests are run. An explicit filter of names takes precedence, but for one that only leaves
+// tests out (SLOW of cmake/LockstepTest.cmake).
 #include <algorithm>
 #include <cstdio>
 #include <span>
@@ -33,9 +34,11 @@ std::string tests_in(std::span<char* const> sources) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc > 1 && testing::GTEST_FLAG(filter) == "*") {
+  std::string& filter = testing::GTEST_FLAG(filter);
+  if (argc > 1 && (filter == "*" || filter.starts_with('-'))) {
     // An empty filter would mean all tests.
-    testing::GTEST_FLAG(filter) = tests_in({argv + 1, argv + argc}) + "none in these sources";
+    filter =
+        tests_in({argv + 1, argv + argc}) + "none in these sources" + (filter == "*" ? "" : filter);
   }
   const int failed = RUN_ALL_TESTS();
   if (testing::UnitTest::GetInstance()->test_to_run_count() == 0 &&

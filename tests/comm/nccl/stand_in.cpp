@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <optional>
 #include <span>
 #include <utility>
@@ -120,6 +121,15 @@ struct StandIn::Communicator {
   };
   std::unique_ptr<Split> split;
 
+  /// An abort may come in the middle of it, and the mailboxes may go.
+  template <class F>
+  void unless_aborted(F&& part) const {
+    try {
+      if (!aborted) part();
+    } catch (const std::exception&) {
+      if (!aborted) throw;
+    }
+  }
   void bring(const Kernel& kernel) const;
   void carry_out(const Kernel& kernel);
   void reduce(const Call& call, std::size_t block, void* output) const;
@@ -279,8 +289,9 @@ NcclStatus StandIn::finalize(Comm handle) {
 void StandIn::free_communicator(Communicator& comm, const char* how, Lock& lock) {
   static_cast<void>(note(how, comm.device, lock));
   comm.freed = true;
-  comm.boxes.leave(comm.rank, comm.size);
   if (freeing_hangs) changed_.wait(lock, [this] { return is_over_; });
+  comm.aborted = true;  // before its mailboxes go: a kernel may still be at them
+  comm.boxes.leave(comm.rank, comm.size);
 }
 
 NcclStatus StandIn::destroy(Comm handle) {
@@ -299,7 +310,6 @@ NcclStatus StandIn::abort(Comm handle) {
   Communicator& comm = known(handle, lock);
   comm.taken.clear();
   free_communicator(comm, "ncclCommAbort", lock);
-  comm.aborted = true;
   return NcclStatus::success;
 }
 
@@ -374,14 +384,16 @@ void StandIn::start_kernels(Communicator& comm, Lock& lock) {
   for (const auto& kernel : started) {
     runtime.launch_when(
         kernel->stream, "nccl", [here, is_on] { return here->aborted || is_on(); },
-        LateCall::of([here, kernel] { here->bring(*kernel); }));
+        LateCall::of([here, kernel] { here->unless_aborted([&] { here->bring(*kernel); }); }));
     runtime.launch_when(
         kernel->stream, "nccl",
         [self, here, kernel, is_on] {
-          return here->aborted || (is_on() && self->has_come(*here, *kernel));
+          bool begins = false;
+          here->unless_aborted([&] { begins = is_on() && self->has_come(*here, *kernel); });
+          return begins || here->aborted;
         },
         LateCall::of([self, here, kernel] {
-          if (!here->aborted) here->carry_out(*kernel);
+          here->unless_aborted([&] { here->carry_out(*kernel); });
           {
             const Lock locked(self->mutex_);
             --here->running;
@@ -392,7 +404,6 @@ void StandIn::start_kernels(Communicator& comm, Lock& lock) {
 }
 
 void StandIn::Communicator::bring(const Kernel& kernel) const {
-  if (aborted) return;
   for (const Call& call : kernel.calls) {
     if (call.head.kind == Call::Kind::receive) continue;
     std::vector<std::byte> bytes(Call::head_bytes);
