@@ -1,6 +1,7 @@
 // Runs judged by held-back samples, early stopping, and runs without a test set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <apps/small_run.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -114,9 +115,28 @@ TEST_F(Validation, ATrainingThatGetsNoBetterEndsAndIsComplete) {
   EXPECT_EQ(evaluations("run", "test").size(), 1U);
   EXPECT_EQ(load_checkpoint(*newest_good_checkpoint(scratch_.file("run/checkpoints"))).train.epoch,
             4);
+  const Json before = summary("run");
   const Finished resumed = train(1, "run", keys, {"--resume"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(resumed.says("nothing to train: the run was complete after epoch 4 of 50"))
+      << resumed.output;
   EXPECT_EQ(summary("run").at("epochs"), 4) << "it is over";
+  for (const char* figure : {"samples_per_s", "first_step_s"})
+    EXPECT_EQ(summary("run").at(figure), before.at(figure)) << figure;
+}
+
+TEST_F(Validation, TheBestEpochIsKeptThoughNoSaveWasDue) {
+  ASSERT_EQ(train(2, "run",
+                  {"data.validation_fraction=0.2", "data.synthetic_noise=0.85", "optimizer.lr=0.3",
+                   "train.epochs=12", "checkpoint.best=\"loss\"", "checkpoint.every_epochs=100"})
+                .exit_code,
+            0);
+  const auto found = evaluations("run", "validation");
+  const auto least = std::ranges::min_element(
+      found, {}, [](const Json& row) { return row.at("loss").get<double>(); });
+  ASSERT_LT(least - found.begin(), std::ssize(found) - 1) << "the last epoch is saved in any case";
+  const auto best = load_checkpoint(best_checkpoint(scratch_.file("run/checkpoints")));
+  EXPECT_EQ(best.train.epoch, least->at("epoch"));
 }
 
 TEST_F(Validation, AResumedRunEndsInTheEpochOfOneThatWasNotInterrupted) {

@@ -157,6 +157,24 @@ TEST(RunCheckpoints, AFileOfThePastUnderAnothersNameIsNotCountedAndNotGoneOnFrom
   EXPECT_EQ(folder.steps(), (Steps{5, 4, 3, 2}));
 }
 
+TEST(RunCheckpoints, LinksOfTheOneGoneOnFromUnderOtherStepsNamesAreAbandonedOrNotCounted) {
+  const Folder folder("misnamed-links");
+  folder.put({1, 10});
+  fs::create_hard_link(folder(10), folder(5));
+  fs::create_hard_link(folder(10), folder(50));
+  fs::create_symlink(folder(10).filename(), folder(60));
+  ASSERT_EQ(newest_good_checkpoint(folder.path()), folder(10));
+  RunCheckpoints run(folder.path(), {.keep = 3});
+  EXPECT_TRUE(run.begin(folder(10)));
+  EXPECT_EQ(run.newest(), folder(10));
+  EXPECT_EQ(folder.steps("abandoned.1"), (Steps{60, 50}));
+  folder.save(run, {11});
+  EXPECT_EQ(folder.steps(), (Steps{11, 10, 5, 1})) << "11, 10 and 1 are good";
+  folder.save(run, {12});
+  EXPECT_EQ(folder.steps(), (Steps{12, 11, 10}));
+  EXPECT_NO_THROW(verify_checkpoint(folder(10)));
+}
+
 TEST(RunCheckpoints, FilesThatComeFromElsewhereDuringTheRunPushNothingOut) {
   const Folder folder("junk");
   RunCheckpoints run(folder.path(), {.keep = 1});
@@ -192,13 +210,14 @@ TEST(RunCheckpoints, MultiplesOfKeepEveryStayForEver) {
   EXPECT_EQ(folder.steps(), (Steps{13, 12, 8, 4})) << "of its past, too";
 }
 
-/// Saves `step` with an evaluation of that accuracy and, unless `finite`, an infinity in the model.
+/// Saves `step` with an evaluation of that accuracy and loss and, unless `finite`, an infinity in
+/// the model.
 void save_with(RunCheckpoints& run, const Folder& folder, int step, double accuracy,
-               bool finite = true) {
+               bool finite = true, double loss = 1.0) {
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
     auto contents = test::sample();
     contents.train.step = step;
-    contents.train.metrics = {{"loss", 1.0}, {"accuracy", accuracy}};
+    contents.train.metrics = {{"loss", loss}, {"accuracy", accuracy}};
     if (!finite) contents.model.insert("overflow", Tensor::full({2}, HUGE_VAL));
     CheckpointWriter().save(group, folder(step), contents, NotFinite::save);
     run.saved(folder(step), finite, contents.train);
@@ -305,6 +324,26 @@ TEST(RunCheckpoints, TheBestIsLookedForInAllOfThePastWhereThereWasNone) {
   RunCheckpoints back(folder.path(), {.keep = 0, .best = "accuracy"});
   back.begin(folder(4));
   EXPECT_EQ(step_of_best(folder), 2) << "3 is damaged";
+}
+
+TEST(RunCheckpoints, TheBestIsLookedForInAllOfThePastIfAnotherFigureOrDirectionJudges) {
+  constexpr auto min = CheckpointOptions::Direction::min;
+  const Folder folder("best-another-figure");
+  RunCheckpoints run(folder.path(), {.keep = 0, .best = "loss", .best_direction = min});
+  run.begin({});
+  save_with(run, folder, 1, 0.3, true, 0.4);
+  save_with(run, folder, 2, 0.9, true, 0.5);
+  save_with(run, folder, 3, std::nan(""), true, 0.1);
+  save_with(run, folder, 4, 0.8, true, 0.2);
+  EXPECT_EQ(step_of_best(folder), 3);
+  RunCheckpoints greatest(folder.path(), {.keep = 0, .best = "accuracy"});
+  greatest.begin(folder(4));
+  EXPECT_EQ(step_of_best(folder), 2);
+  EXPECT_EQ(greatest.best(), 0.9);
+  RunCheckpoints least(folder.path(), {.keep = 0, .best = "accuracy", .best_direction = min});
+  least.begin(folder(4));
+  EXPECT_EQ(step_of_best(folder), 1);
+  EXPECT_EQ(least.best(), 0.3);
 }
 
 TEST(RunCheckpoints, TheBestThatIsACopyIsGoneOnFromAsItsStep) {

@@ -1,5 +1,6 @@
 // The whole path with ranks as threads: under ThreadSanitizer, and across sizes.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <iterator>
@@ -76,6 +77,23 @@ TEST(CheckpointOnThreads, AFailureOnRankZeroIsToldOnAllAndTheGroupStillWorks) {
     CheckpointWriter().save(group, folder / "b.h5", contents);
   });
   expect_sample(load_checkpoint(folder / "b.h5"));
+}
+
+TEST(CheckpointOnThreads, ACauseThatEndsWithAFullStopGetsNoSecondOne) {
+  const auto folder = scratch("full-stop");
+  std::filesystem::create_directories(folder);
+  ASSERT_EQ(::mkfifo((folder / "pipe.h5").c_str(), 0600), 0);
+  std::ofstream(folder / "file") << "in the way";
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    const auto failure_at = [&](const std::filesystem::path& path) {
+      return checkpoint_error_of([&] { CheckpointWriter().save(group, path, sample()); });
+    };
+    const auto sentence = failure_at(folder / "pipe.h5"),
+               fragment = failure_at(folder / "file/a.h5");
+    EXPECT_TRUE(sentence.ends_with("Name a file. Earlier checkpoints are unchanged.")) << sentence;
+    EXPECT_TRUE(fragment.ends_with("Not a directory. Earlier checkpoints are unchanged."))
+        << fragment;
+  });
 }
 
 TEST(CheckpointOnThreads, ANameInTheWayOfAnotherIsHdf5sSentence) {

@@ -162,6 +162,25 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
   }
 }
 
+TEST(Safetensors, WithNamesThatTheFormatCannotHoldAreNotWritten) {
+  const fs::path file = test::scratch("safetensors-names") / "a.safetensors";
+  const auto refusal = [&](const Safetensors& contents) {
+    return test::message_of<CheckpointError>([&] { write_safetensors(file, contents); });
+  };
+  const auto of_name = [](const std::string& name) {
+    Safetensors contents;
+    contents.tensors.insert(name, Tensor::full({1}, 1.0));
+    return contents;
+  };
+  const std::string begin = file.string() + " was not written: ";
+  EXPECT_TRUE(refusal(of_name("__metadata__"))
+                  .starts_with(begin + "tensor __metadata__ has the name of the format's own"));
+  EXPECT_TRUE(refusal(of_name("caf\xe9")).starts_with(begin + "tensor caf\xe9 has a name that is"));
+  EXPECT_TRUE(refusal({.tensors = {}, .metadata = {{"deck", "caf\xe9"}}})
+                  .starts_with(begin + "the metadata deck are not UTF-8"));
+  EXPECT_FALSE(fs::exists(file));
+}
+
 TEST(Safetensors, OfManyNamesAreReadInNoTime) {
   const auto folder = test::scratch("safetensors-many");
   std::string text = R"({"__metadata__":{"format":"pt")";
@@ -202,6 +221,32 @@ TEST(Inspection, ListsNoMoreTensorsThanAnybodyReads) {
   EXPECT_NE(text.find("  ... 5 more\n  10005 tensors"), std::string::npos);
 }
 
+/// Puts a data set of this type and space into an HDF5 file; of no elements if `elements` is null.
+void put(hid_t at, const char* name, hid_t type, hid_t space, const void* elements) {
+  const hid_t dataset = H5Dcreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  if (elements) H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, elements);
+  H5Dclose(dataset);
+}
+
+/// The same of one dimension.
+template <class T>
+void put(hid_t at, const char* name, hid_t type, const std::vector<T>& elements) {
+  const hsize_t size = elements.size();
+  const hid_t space = H5Screate_simple(1, &size, nullptr);
+  put(at, name, type, space, elements.data());
+  H5Sclose(space);
+}
+
+/// h5py's type of bools, or another enumeration.
+hid_t enumeration(hid_t of, const std::vector<std::string>& names) {
+  const hid_t type = H5Tenum_create(of);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::int32_t value = static_cast<std::int32_t>(i);  // little-endian
+    H5Tenum_insert(type, names[i].c_str(), &value);
+  }
+  return type;
+}
+
 class Weights : public testing::Test {
  protected:
   void SetUp() override {
@@ -215,6 +260,18 @@ class Weights : public testing::Test {
   void save(const fs::path& path) {
     run_ranks_as_threads(
         1, [&](ProcessGroup& group) { CheckpointWriter().save(group, path, contents_); });
+  }
+  /// A new HDF5 file in the folder, with what `fill` puts into it.
+  template <class F>
+  fs::path hdf5_file(const char* name, const F& fill) {
+    const fs::path path = folder_ / name;
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    fill(file);
+    H5Fclose(file);
+    return path;
+  }
+  static std::string refusal_of(const fs::path& path) {
+    return test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(path)); });
   }
   fs::path folder_ = test::scratch("weights");
   CheckpointContents contents_;
@@ -283,6 +340,99 @@ TEST_F(Weights, OfAnHdf5FileThatAreNotInItAreRefused) {
     const std::string part = external ? "/w has its elements in another file, " + raw
                                       : "/w has 0 of 2 chunks: the others were never written";
     EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+  }
+}
+
+// h5py: f["lm_head.weight"] = f["wte.weight"], f["soft"] = h5py.SoftLink("/wte.weight").
+TEST_F(Weights, OfAnHdf5FileAreTensorsUnderEveryNameThatLinksGiveThem) {
+  const fs::path file = hdf5_file("links.h5", [](hid_t to) {
+    put(to, "wte.weight", H5T_NATIVE_FLOAT, std::vector<float>{1, 2});
+    H5Lcreate_hard(to, "wte.weight", to, "lm_head.weight", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/wte.weight", to, "soft", H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t group = H5Gcreate2(to, "encoder", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    put(group, "bias", H5T_NATIVE_FLOAT, std::vector<float>{3});
+    H5Lcreate_hard(to, "/", group, "up", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/encoder", group, "itself", H5P_DEFAULT, H5P_DEFAULT);
+    H5Gclose(group);
+    H5Lcreate_hard(to, "encoder", to, "decoder", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("encoder", to, "coder", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  const StateDict found = read_weights(file).model;
+  EXPECT_EQ(found.size(), 6U);
+  for (const char* name : {"wte.weight", "lm_head.weight", "soft"})
+    EXPECT_EQ(found.at(name).to_vector<float>(), (std::vector<float>{1, 2})) << name;
+  for (const char* name : {"encoder.bias", "decoder.bias", "coder.bias"})
+    EXPECT_EQ(found.at(name).to_vector<float>(), std::vector<float>{3}) << name;
+}
+
+TEST_F(Weights, OfAnHdf5FileWhoseLinksLeadOutOfItOrToNothingAreRefused) {
+  const fs::path other = hdf5_file(
+      "other.h5", [](hid_t to) { put(to, "w", H5T_NATIVE_FLOAT, std::vector<float>{1}); });
+  const auto refusal = [&](const char* name, const auto& link) {
+    return refusal_of(hdf5_file("out.h5", [&](hid_t to) {
+      H5Gclose(H5Gcreate2(to, "group", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+      link(to, name);
+    }));
+  };
+  const auto external = [&](hid_t to, const char* name) {
+    H5Lcreate_external(other.c_str(), "/w", to, name, H5P_DEFAULT, H5P_DEFAULT);
+  };
+  const auto dangling = [](hid_t to, const char* name) {
+    H5Lcreate_soft("/gone", to, name, H5P_DEFAULT, H5P_DEFAULT);
+  };
+  const auto of_itself = [](hid_t to, const char* name) {
+    H5Lcreate_soft((std::string("/") + name).c_str(), to, name, H5P_DEFAULT, H5P_DEFAULT);
+  };
+  for (const auto& message : {refusal("w", external), refusal("group/w", external)})
+    EXPECT_NE(message.find("w is a link to another file"), std::string::npos) << message;
+  for (const auto& message : {refusal("group/w", dangling), refusal("group/w", of_itself)})
+    EXPECT_NE(message.find("/group/w is a link to nothing in"), std::string::npos) << message;
+}
+
+TEST_F(Weights, OfAnHdf5FileWithTooManyGroupsWithinEachOtherAreRefused) {
+  const auto message = refusal_of(hdf5_file("deep.h5", [](hid_t to) {
+    std::string name;
+    for (int i = 0; i < 200; ++i) {
+      name += "/g";
+      H5Gclose(H5Gcreate2(to, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    }
+  }));
+  EXPECT_NE(message.find("/g/g is in more than 100 groups"), std::string::npos) << message;
+}
+
+TEST_F(Weights, OfAnHdf5FileWithoutAShapeAreRefused) {
+  const auto message = refusal_of(hdf5_file("null.h5", [](hid_t to) {
+    const hid_t space = H5Screate(H5S_NULL);
+    put(to, "n", H5T_NATIVE_FLOAT, space, nullptr);
+    H5Sclose(space);
+  }));
+  EXPECT_NE(message.find(": /n has no shape and no elements (a null data space"), std::string::npos)
+      << message;
+}
+
+TEST_F(Weights, OfAnHdf5FileAreBooleansWhereH5pyWroteThem) {
+  using Bytes = std::vector<std::int8_t>;
+  const auto file = [&](hid_t type, const auto& elements) {
+    return hdf5_file("bool.h5", [&](hid_t to) {
+      put(to, "mask", type, elements);
+      H5Tclose(type);
+    });
+  };
+  const auto bools = [] { return enumeration(H5T_STD_I8LE, {"FALSE", "TRUE"}); };
+  const Tensor mask = read_weights(file(bools(), Bytes{1, 0, 1})).model.at("mask");
+  EXPECT_EQ(mask.dtype(), DType::boolean);
+  const auto* bytes = static_cast<const std::uint8_t*>(mask.data());
+  EXPECT_EQ(std::vector<std::uint8_t>(bytes, bytes + mask.numel()),
+            (std::vector<std::uint8_t>{1, 0, 1}));
+
+  const auto wrong = refusal_of(file(bools(), Bytes{1, 0, 7}));
+  EXPECT_NE(wrong.find("/mask has 7 as element 2, but a boolean is 0 or 1"), std::string::npos)
+      << wrong;
+  for (const auto& other :
+       {refusal_of(file(enumeration(H5T_STD_I8LE, {"RED", "BLUE"}), Bytes{0, 1})),
+        refusal_of(file(enumeration(H5T_STD_I32LE, {"FALSE", "TRUE"}),
+                        std::vector<std::int32_t>{0, 1}))}) {
+    EXPECT_NE(other.find("/mask is not an array of numbers"), std::string::npos) << other;
   }
 }
 

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/mesh/device_mesh.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/parallel/replica_check.hpp>
+#include <lockstep/parallel/tensor/grad_norm.hpp>
 #include <support/message_of.hpp>
 
 #include "small_models.hpp"
@@ -21,7 +23,11 @@ TEST(NullPointers, AreSentencesInEveryPartOfParallelTraining) {
       [&] { DistributedDataParallel(model, nullptr); },
       [&] { DistributedDataParallel(nullptr, group); },
       [&] { PeriodicModelAverager({}, nullptr, 1, 0); },
-      [&] { ReplicaCheck(nullptr, model->state_dict()); }};
+      [&] { ReplicaCheck(nullptr, model->state_dict()); },
+      [&] {
+        DeviceMesh(nullptr, {{"dp", -1}});
+      },
+      [&] { TensorParallelGradNorm(*model, nullptr); }};
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto message = test::message_of<Error>(calls[i]);
     EXPECT_NE(message.find(" is null"), std::string::npos) << i << ": " << message;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
@@ -37,6 +38,16 @@ void remove_or_warn(const fs::path& path) {
   if (error)
     log(LogLevel::warning,
         fmt::format("the old checkpoint {} cannot be removed: {}", path.string(), error.message()));
+}
+
+/// The first of `paths` that is the file `from`, under that name if it is there: a misnamed link of
+/// the same file is another checkpoint.
+std::vector<fs::path>::const_iterator find_file(const std::vector<fs::path>& paths,
+                                                const fs::path& from) {
+  const auto is_it = [&](const fs::path& path) { return is_same_file(path, from); };
+  const auto named = std::ranges::find(paths, from.filename(), &fs::path::filename);
+  if (named != paths.end() && is_it(*named)) return named;
+  return std::ranges::find_if(paths, is_it);
 }
 
 bool has_hash(const fs::path& path, std::uint64_t hash) {
@@ -90,7 +101,7 @@ bool is_better(const CheckpointOptions& options, std::optional<double> figure,
                std::optional<double> best) {
   if (!figure || std::isnan(*figure)) return false;
   const bool greater = options.best_direction != CheckpointOptions::Direction::min;
-  return !best || (greater ? *figure > *best : *figure < *best);
+  return !best || std::isnan(*best) || (greater ? *figure > *best : *figure < *best);
 }
 
 std::optional<double> figure_of(const CheckpointOptions& options, const TrainState& train) {
@@ -117,8 +128,7 @@ bool RunCheckpoints::begin(std::optional<fs::path> from) {
   }
   if (is_from_best) from = name_by_its_step(*best);
   const auto there = list_checkpoints(folder_);
-  const auto past = std::ranges::find_if(
-      there, [&](const fs::path& path) { return from && is_same_file(path, *from); });
+  const auto past = from ? find_file(there, *from) : there.end();
   if (past != there.end()) expect_step_of_name(*past);
   past_.assign(past, there.end());
   newest_ = from;
@@ -140,17 +150,24 @@ bool RunCheckpoints::begin(std::optional<fs::path> from) {
 }
 
 // A run killed while it saved its newest checkpoint has not compared it, nor has a run that kept no
-// best; and the best so far may belong to another branch.
+// best or judged by another figure or direction; and the best so far may belong to another branch.
+// So all are compared. Only those that are better are read whole, the best first, until one is
+// good.
 void RunCheckpoints::find_best() {
-  const std::size_t compared = best_ ? 1 : past_.size();
-  for (std::size_t i = 0; i < std::min(compared, past_.size()); ++i) {
+  std::vector<std::pair<double, fs::path>> better;
+  for (const fs::path& path : past_) {
     try {
-      const auto figure = figure_of(CheckpointFile(past_[i]));
-      if (is_better(options_, figure, best_) && is_good(past_[i])) keep_best(past_[i], *figure);
+      const auto figure = figure_of(CheckpointFile(path));
+      if (is_better(options_, figure, best_)) better.emplace_back(*figure, path);
     } catch (const CheckpointError&) {  // a damaged checkpoint is not the best
       continue;
     }
   }
+  std::ranges::stable_sort(
+      better, [&](const auto& a, const auto& b) { return is_better(options_, a.first, b.first); });
+  const auto best =
+      std::ranges::find_if(better, [&](const auto& found) { return is_good(found.second); });
+  if (best != better.end()) keep_best(best->second, best->first);
 }
 
 std::optional<double> RunCheckpoints::figure_of(const CheckpointFile& file) const {

@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// Whether a value of options.best is better than `best`, the best so far, if any. NaN never is.
+/// Whether a value of options.best is better than `best`, the best so far, if any. NaN never is,
+/// and any number is better than NaN.
 [[nodiscard]] bool is_better(const CheckpointOptions& options, std::optional<double> figure,
                              std::optional<double> best);
 /// The value of options.best in `train`, if it was measured.
@@ -33,8 +34,9 @@ class RunCheckpoints {
   /// to next_abandoned_folder(folder), with a warning in the log, and never removed. The newest is
   /// moved last: if the process is killed before, the branch is still the old one. Returns whether
   /// `from` is in this folder. If it is best.h5 and the file of its step is gone, that name is
-  /// restored. With options.best, `from` becomes best.h5 if its value is better and all of it is
-  /// finite. Throws CheckpointError.
+  /// restored. With options.best, of `from` and the checkpoints before it the best one becomes
+  /// best.h5 if its value is better than that of best.h5 and all of it is finite. A link of `from`
+  /// under another step's name is another checkpoint. Throws CheckpointError.
   bool begin(std::optional<std::filesystem::path> from);
 
   /// To be called after the run has saved `path`. Removes checkpoints beyond the `keep` newest (0:
@@ -77,7 +79,7 @@ class RunCheckpoints {
   /// Gives best.h5 the name of its step, and returns that; or best.h5 itself, if another file has
   /// the name.
   [[nodiscard]] std::filesystem::path name_by_its_step(const Best& best) const;
-  /// Searches the past for a checkpoint better than best.h5.
+  /// Searches the past for the best checkpoint that is better than best.h5.
   void find_best();
   /// The value of options_.best in a checkpoint, if it was measured.
   [[nodiscard]] std::optional<double> figure_of(const CheckpointFile& file) const;

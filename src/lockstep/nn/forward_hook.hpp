@@ -5,9 +5,9 @@ namespace lockstep::nn {
 
 class Module;
 
-/// While alive, sees every call of a module on this thread (Module::operator()), as PyTorch's
-/// global forward hooks do. after() may replace the result. One at a time; a second one throws
-/// Error.
+/// While alive, sees every call of a module on this thread (Module::operator(), call()), as
+/// PyTorch's global forward hooks do. after() may replace the result. One at a time; a second one
+/// throws Error.
 class ForwardHook {
  public:
   ForwardHook();
@@ -26,5 +26,17 @@ class ForwardHook {
   /// This thread's, or null.
   [[nodiscard]] static ForwardHook* current() noexcept;
 };
+
+/// forward(), seen by this thread's hook as a call of `module` with x: for containers whose parts
+/// take more than one tensor.
+template <class Forward>
+Variable call(const Module& module, const Variable& x, const Forward& forward) {
+  ForwardHook* const hook = ForwardHook::current();
+  if (!hook) return forward();
+  hook->before(module, x);
+  Variable y = forward();
+  hook->after(module, y);
+  return y;
+}
 
 }  // namespace lockstep::nn

@@ -28,12 +28,7 @@ Variable Module::forward(const Variable& /*x*/) {
 
 Variable Module::operator()(const Variable& x) {
   const LayerScope layer(trace_name_);
-  ForwardHook* const hook = ForwardHook::current();
-  if (!hook) return forward(x);
-  hook->before(*this, x);
-  Variable y = forward(x);
-  hook->after(*this, y);
-  return y;
+  return call(*this, x, [&] { return forward(x); });
 }
 
 void Module::visit(const std::string& prefix, const Visitor& f) const {

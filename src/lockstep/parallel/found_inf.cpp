@@ -30,15 +30,24 @@ void agree_on_found_inf(const char* who, std::initializer_list<ProcessGroup*> gr
   }
   if (worst == no_element) {
     throw AgreedError(fmt::format(
-        "{}: a rank has no element of any trained parameter, so its GradScaler cannot see that the "
-        "others skip a step. Use fewer ranks for so small a model, or another precision than fp16.",
+        "{}: a rank has no element of any trained parameter (the model is small, or a stage is "
+        "frozen), so its GradScaler cannot see that the others skip a step. Use fewer ranks or "
+        "stages, or another precision than fp16.",
         who));
   }
   if (worst == finite) return;
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  bool is_seen = false;  // by this rank's GradScaler
   for (const auto& one : parameters) {
     const Tensor gradient = one.variable.grad();
-    if (gradient.defined()) gradient.fill(std::numeric_limits<double>::quiet_NaN());
+    if (!gradient.defined()) continue;
+    gradient.fill(nan);
+    is_seen |= gradient.numel() > 0;
   }
+  if (is_seen) return;
+  const auto& any = *std::ranges::find_if(parameters, has_elements);
+  any.variable.grad_buffer().fill(nan);
+  any.variable.mark_grad_present();
 }
 
 }  // namespace lockstep

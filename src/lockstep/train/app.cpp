@@ -257,9 +257,7 @@ class Run {
     keep_figures();
   }
 
-  [[nodiscard]] bool nothing_to_train(const Trainer& trainer) const {
-    return trainer.state().epoch >= plan_.train.epochs;
-  }
+  [[nodiscard]] bool nothing_to_train(const Trainer& trainer) const { return trainer.is_over(); }
 
   /// The figures of a finished run stay those that it measured.
   void read_figures(const Trainer& trainer) {
@@ -320,12 +318,20 @@ class Run {
     console_.say(fmt::format(
         "resumed from {} at step {}{}", from->string(), trainer.state().step,
         again > 0 ? fmt::format("; {} step{} or more again", again, again == 1 ? "" : "s") : ""));
-    if (nothing_to_train(trainer)) {
-      const std::int64_t epochs = plan_.train.epochs;
-      console_.say(
-          fmt::format("nothing to train: {} done. For more, raise train.epochs.",
-                      epochs == 1 ? "the epoch is" : fmt::format("all {} epochs are", epochs)));
+    if (nothing_to_train(trainer)) console_.say(why_nothing_is_left(trainer));
+  }
+
+  [[nodiscard]] std::string why_nothing_is_left(const Trainer& trainer) const {
+    const std::int64_t epochs = plan_.train.epochs;
+    if (trainer.state().epoch < epochs) {
+      return fmt::format(
+          "nothing to train: the run was complete after epoch {} of {}. To go on, change what "
+          "ended "
+          "it, as train.early_stop_patience.",
+          trainer.state().epoch, epochs);
     }
+    return fmt::format("nothing to train: {} done. For more, raise train.epochs.",
+                       epochs == 1 ? "the epoch is" : fmt::format("all {} epochs are", epochs));
   }
 
   /// A run with nothing left to do reports the results of its earlier part.

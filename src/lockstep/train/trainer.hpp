@@ -69,6 +69,8 @@ class Trainer {
   /// Resumes from a checkpoint. Throws CheckpointError for another model's, InputError if the deck
   /// contradicts it.
   void restore(const CheckpointContents& checkpoint);
+  /// Whether all epochs are done, or a part has ended the run.
+  [[nodiscard]] bool is_over() const;
   /// Throws what restore() throws for a file of another model or seed, or from the middle of an
   /// epoch of other samples, without reading tensors. Local.
   void expect_continues(const CheckpointFile& file) const;
@@ -149,7 +151,6 @@ class Trainer {
   [[nodiscard]] bool lacks_evaluation() const noexcept;
   /// Keeps the epoch's evaluation for the next checkpoint, and tells the parts.
   void take(const Evaluation& found);
-  [[nodiscard]] bool is_over() const;
 
   /// In run(): this rank's reason to stop at this point of a step. Local.
   [[nodiscard]] StopReason own_reason_to_stop() const;

@@ -140,11 +140,18 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
 }
 
 void Trainer::load_optimizer(const std::string& deck_then, const StateDict& slots) {
+  const std::string now(plan_->optimizer.kind.name()), then = optimizer_kind_of(deck_then);
+  const bool is_another = !then.empty() && then != now;
   try {
     strategy_->load_optimizer_state_dict(slots);
+    if (is_another && ranks_.all->rank() == 0) {
+      log(LogLevel::warning,
+          fmt::format("optimizer.kind is \"{}\", and was \"{}\" in the checkpoint: its state is "
+                      "taken over, as its parts have the same names.",
+                      now, then));
+    }
   } catch (const Error&) {
-    const std::string now(plan_->optimizer.kind.name()), then = optimizer_kind_of(deck_then);
-    if (then.empty() || then == now) throw;
+    if (!is_another) throw;
     throw InputError(fmt::format(
         "the deck says optimizer.kind = \"{}\", but the checkpoint was written with \"{}\". Use "
         "that, or start a new run with train.init_from = \"FILE\", which takes the weights alone.",

@@ -9,6 +9,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
+#include <lockstep/nn/layers/attention.hpp>
+#include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/transformer.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/random.hpp>
@@ -170,6 +172,22 @@ TEST_P(ContextParallel, DropoutDrawsTheMasksOfWholeSequences) {
       });
     }
   }
+}
+
+TEST_P(ContextParallel, RefusesDropoutOfWholeChannels) {
+  struct Model : nn::Module {
+    Model() {
+      register_module("attention", std::make_shared<nn::MultiheadAttention>(4, 2));
+      register_module("drop", std::make_shared<nn::Dropout1d>(0.5));
+    }
+  };
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    Model model;
+    EXPECT_NE(test::message_of<InputError>([&] {
+                context_parallel(model, group);
+              }).find("the model has a Dropout1d, 2d or 3d"),
+              std::string::npos);
+  });
 }
 
 TEST_P(ContextParallel, WithDataParallelismOverAMesh) {

@@ -65,6 +65,8 @@ TEST_P(Meshes, GroupTheRanksThatDifferInTheNamedDimensionsOnlyInRowMajorOrder) {
       const auto seen = agree(*mesh.group("dp"), [&] { return r; });
       EXPECT_EQ(seen, of_dp) << what;
       mesh.close();
+      EXPECT_EQ(test::message_of<Error>([&] { static_cast<void>(mesh.group("pp")); }),
+                "DeviceMesh::group: the mesh was closed");
     }
   });
 }

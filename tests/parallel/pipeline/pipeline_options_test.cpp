@@ -236,6 +236,40 @@ TEST_P(PipelineParts, AccumulateOverStepsAndSumTiedGradientsAndReplicasOnce) {
   });
 }
 
+TEST_P(PipelineParts, ZeroGradDropsTiedGradientsOfStepsBeforeALocalOne) {
+  const auto reference = make_gpt();
+  for (const int i : {2, 3}) reference->loss(Variable(tokens(i)), tokens(i + 3)).backward();
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const int pp = group->size();
+    const auto stages = split_into_stages(*make_gpt(), pp);
+    Pipeline pipeline({stages[static_cast<std::size_t>(group->rank())]}, group, one_f_one_b(pp, 3),
+                      [last = stages.back()](const Variable& x, const Tensor& target) {
+                        return last->loss(x, target);
+                      },
+                      {.tied = {tied_embedding(pp)}});
+    pipeline.step(tokens(0), tokens(3));
+    {
+      const auto local = pipeline.no_sync();
+      pipeline.step(tokens(1), tokens(4));
+    }
+    for (const auto& [name, parameter] : pipeline.named_parameters()) parameter.zero_grad();
+    pipeline.step(tokens(2), tokens(5));
+    pipeline.step(tokens(3), tokens(6));
+    for (const auto& [name, parameter] : pipeline.named_parameters()) {
+      const auto all = reference->named_parameters();
+      const auto same = std::ranges::find(all, name, &nn::NamedParameter::name);
+      ASSERT_NE(same, all.end()) << name;
+      const auto actual = parameter.grad().template to_vector<double>();
+      const auto expected = same->variable.grad().template to_vector<double>();
+      for (std::size_t k = 0; k < actual.size(); ++k)
+        ASSERT_NEAR(actual[k], expected[k], 1e-12) << name;
+    }
+    pipeline.close();
+    EXPECT_EQ(test::message_of<Error>([&] { pipeline.step(tokens(0), tokens(3)); }),
+              "Pipeline: it was closed. Make another one.");
+  });
+}
+
 TEST_P(PipelineParts, RefuseReplicasThatAreNotOfTheirStages) {
   test::on_ranks(GetParam(), [&](const auto& group) {
     const int n = group->size();

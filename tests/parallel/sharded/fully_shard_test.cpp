@@ -15,6 +15,8 @@
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
+#include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/nn/layers/transformer.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
@@ -608,6 +610,84 @@ TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
       EXPECT_EQ(max_difference(values(), before) == 0.0, breaks);
     }
   });
+}
+
+/// One branch uses a part of it.
+struct Branches : nn::Module {
+  Branches()
+      : a(register_module("a", std::make_shared<nn::Linear>(6, 6, false))),
+        b(register_module("b", std::make_shared<nn::Linear>(6, 24, false))) {}
+  Variable forward(const Variable& x) override { return uses_both ? (*b)((*a)(x)) : (*a)(x); }
+
+  bool uses_both = true;
+  std::shared_ptr<nn::Linear> a, b;
+};
+
+TEST_P(FullyShard, ARankWithoutAGradientSkipsTheStepThatOthersSkip) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const nn::DeviceGuard device(test::asked_for_device());
+    const auto model = std::make_shared<Branches>();
+    FullyShardedDataParallel fsdp(model, group);
+    optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.0});
+    optim::GradScaler scaler({.init_scale = 8.0}, test::asked_for_device());
+    for (const bool overflows : {true, false}) {
+      model->uses_both = !overflows;
+      fsdp.zero_grad();
+      const Variable y = fsdp.forward(Variable(test::wave({4, 6}, 0.3, DType::f32)));
+      fsdp.backward(mean(y * y) * (overflows ? 3e38 : 1.0), 1.0 / group->size(),
+                    scaler.scale_tensor());
+      fsdp.agree_on_found_inf();
+      static_cast<void>(scaler.step(sgd));
+      scaler.update();
+      EXPECT_EQ(scaler.scale(), 4.0) << overflows;
+    }
+  });
+}
+
+TEST_P(FullyShard, ADecoderWhosePartsTakeTwoTensorsIsThatOfOneRank) {
+  struct Decoder : nn::Module {
+    Decoder()
+        : decoder(register_module(
+              "decoder",
+              std::make_shared<nn::TransformerDecoder>(
+                  2, 8, 2, nn::TransformerDecoderOptions{.dim_feedforward = 9, .dropout = 0.0}))) {}
+    Variable forward(const Variable& x) override {
+      return decoder->forward(narrow(x, 1, 0, 3), narrow(x, 1, 3, 4), {.tgt_is_causal = true});
+    }
+    std::shared_ptr<nn::TransformerDecoder> decoder;
+  };
+  for (const FullyShardOptions& options :
+       {FullyShardOptions{}, {.units = {"decoder.layers.?.linear?", "decoder.layers.?.*attn"}}}) {
+    test::on_ranks(GetParam(), [&](const auto& group) {
+      const nn::DeviceGuard device(test::asked_for_device());
+      const nn::DTypeGuard f64(DType::f64);
+      FullyShardedDataParallel fsdp(std::make_shared<Decoder>(), group, options);
+      Decoder alone;
+      {
+        const auto gathered = fsdp.gathered();
+        const auto whole = fsdp.module().named_parameters(), own = alone.named_parameters();
+        for (std::size_t i = 0; i < own.size(); ++i)
+          own[i].variable.data().copy_from(whole[i].variable.data());
+      }
+      const Variable x(test::wave({2, 7, 8}, 0.3));
+      {
+        const NoGradGuard no_grad;
+        EXPECT_LE(max_difference(fsdp.forward(x).data(), alone.forward(x).data()), 1e-12);
+      }
+      optim::SGD sgd(fsdp.named_parameters(), {.lr = 0.1}),
+          expected(alone.named_parameters(), {.lr = 0.1});
+      for (int step = 0; step < 2; ++step) {
+        const auto loss_of = [&](const Variable& y) { return mean(y * y * y); };
+        fsdp.zero_grad();
+        fsdp.backward(loss_of(fsdp.forward(x)), 1.0 / group->size());
+        sgd.step();
+        expected.zero_grad();
+        loss_of(alone.forward(x)).backward();
+        expected.step();
+      }
+      expect_equal(fsdp, alone, 1e-12);
+    });
+  }
 }
 
 TEST_P(FullyShard, AStepThatFailsLeavesTheNextOneAsItWas) {

@@ -73,6 +73,37 @@ TEST_P(TensorParallelMlp, DropsTheSameOnAllRanksWithoutAContextToo) {
   });
 }
 
+TEST_P(TensorParallelMlp, RecurrentLayersDropTheSameOnAllRanks) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    nn::manual_seed(1);
+    nn::LSTM lstm(4, 5, {.num_layers = 2, .dropout = 0.5});
+    parallelize_module(lstm, group, {});
+    std::vector<double> before;
+    for (int i = 0; i < 3; ++i) {
+      const Variable y = lstm(Variable(wave({3, 6, 4}, 0.1, DType::f32)));
+      const auto values = y.data().template to_vector<double>();
+      EXPECT_NE(values, before);
+      before = values;
+      const std::string bytes(reinterpret_cast<const char*>(values.data()), 8 * values.size());
+      EXPECT_TRUE(test::same_on_all_ranks(*group, bytes));
+    }
+  });
+}
+
+TEST_P(TensorParallelMlp, DropoutOfWholeChannelsTakesNoStyle) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    nn::Sequential model({std::make_shared<nn::Dropout1d>(0.5)});
+    EXPECT_EQ(message_of<InputError>([&] {
+                parallelize_module(model, group, {{"0", std::make_shared<SequenceParallel>()}});
+              }),
+              "SequenceParallel is for LayerNorm, RMSNorm and Dropout; '0' is another module");
+    EXPECT_EQ(message_of<InputError>([&] {
+                parallelize_module(model, group, {{"0", std::make_shared<DropoutParallel>(8)}});
+              }),
+              "DropoutParallel is for Dropout; '0' is another module");
+  });
+}
+
 TEST_P(TensorParallelMlp, GathersOutputsAndSplitsInputsIfAsked) {
   const auto make = [] {
     return std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{

@@ -82,6 +82,11 @@ AgreeOptions refusal(const SavePlan& plan, const WaitFor& wait) {
   return options;
 }
 
+/// The message of a failed save: the cause as a sentence, and that nothing else is lost.
+std::string with_comfort(const std::string& cause) {
+  return cause + (cause.ends_with('.') ? "" : ".") + " Earlier checkpoints are unchanged.";
+}
+
 }  // namespace
 
 std::string not_written(const fs::path& path) {
@@ -89,15 +94,14 @@ std::string not_written(const fs::path& path) {
 }
 
 void rethrow_explained(const fs::path& path, std::int64_t needed_bytes) {
-  const char* comfort = ". Earlier checkpoints are unchanged.";
   try {
     throw;
   } catch (const FileError& e) {
     const bool full = e.error_number() == ENOSPC || e.error_number() == EDQUOT;
-    throw CheckpointError(e.what() + (full ? lacking_room(path, needed_bytes) : std::string()) +
-                          comfort);
+    throw CheckpointError(
+        with_comfort(e.what() + (full ? lacking_room(path, needed_bytes) : std::string())));
   } catch (const std::exception& e) {
-    throw CheckpointError(std::string(e.what()) + comfort);
+    throw CheckpointError(with_comfort(e.what()));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/utf8.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep {
@@ -171,6 +172,33 @@ Contents read_text(const File& file, std::int64_t& text_bytes) {
   }
 }
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const int bytes = utf8_character(text, at).bytes;
+    if (bytes == 0) return false;
+    at += static_cast<std::size_t>(bytes);
+  }
+  return true;
+}
+
+/// Throws Error for contents that the text cannot hold.
+void expect_names(const Safetensors& contents) {
+  for (const auto& entry : contents.tensors) {
+    if (entry.name == metadata_key) {
+      throw Error(fmt::format(
+          "tensor {} has the name of the format's own metadata. Give it another name", entry.name));
+    }
+    if (!is_utf8(entry.name)) {
+      throw Error(
+          fmt::format("tensor {} has a name that is not UTF-8. Give it another name", entry.name));
+    }
+  }
+  for (const auto& [key, value] : contents.metadata) {
+    if (!is_utf8(key) || !is_utf8(value))
+      throw Error(fmt::format("the metadata {} are not UTF-8. Write them as UTF-8", key));
+  }
+}
+
 }  // namespace
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
@@ -196,6 +224,11 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
 }
 
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
+  try {
+    expect_names(contents);
+  } catch (const Error& error) {
+    throw CheckpointError(path.string() + " was not written: " + error.what());
+  }
   Json text = Json::object();
   if (!contents.metadata.empty()) {
     for (const auto& [key, value] : contents.metadata) text[metadata_key][key] = value;

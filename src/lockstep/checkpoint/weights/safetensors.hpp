@@ -22,7 +22,7 @@ struct Safetensors {
 [[nodiscard]] Safetensors read_safetensors(const std::filesystem::path& path);
 
 /// Writes the file, which appears whole or not at all (AtomicFile). Tensors are replicated, on any
-/// device. Throws FileError.
+/// device. Throws FileError, and CheckpointError for a name or a text that the format cannot hold.
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
 
 }  // namespace lockstep

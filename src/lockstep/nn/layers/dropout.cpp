@@ -18,6 +18,12 @@ Variable Dropout::forward(const Variable& x) {
   return ranks ? ranks->dropout(x, p_, next_key()) : dropout(x, p_, next_key());
 }
 
+bool drops_elements(const Module& module) noexcept {
+  const auto* const any = dynamic_cast<const Dropout*>(&module);
+  return any && !dynamic_cast<const Dropout1d*>(any) && !dynamic_cast<const Dropout2d*>(any) &&
+         !dynamic_cast<const Dropout3d*>(any);
+}
+
 Variable Dropout2d::forward(const Variable& x) {
   return is_training() && p() > 0.0 ? dropout2d(x, p(), next_key()) : x;
 }

@@ -27,6 +27,9 @@ class Dropout : public Module {
   RandomStream random_;
 };
 
+/// Whether `module` is a Dropout, and not one of whole channels: those ask no partition.
+[[nodiscard]] bool drops_elements(const Module& module) noexcept;
+
 /// Dropout of whole channels of x[N, C, H, W].
 class Dropout2d : public Dropout {
  public:

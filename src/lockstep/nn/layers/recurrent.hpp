@@ -32,6 +32,8 @@ class RecurrentLayer : public Module {
   /// The output alone, from a state of zeros.
   Variable forward(const Variable& x) override;
   [[nodiscard]] std::int64_t hidden_size() const noexcept { return hidden_size_; }
+  /// The source of the masks of dropout, for ranks that agree on them.
+  [[nodiscard]] RandomStream& random() noexcept { return random_; }
 
  protected:
   RecurrentLayer(const char* name, RnnMode mode, std::int64_t input_size, std::int64_t hidden_size,

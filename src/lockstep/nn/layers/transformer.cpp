@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
+#include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/layers/attention.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
@@ -84,11 +85,14 @@ Variable TransformerDecoderLayer::feed_forward(const Variable& x) {
 Variable TransformerDecoderLayer::forward(const Variable& tgt, const Variable& memory,
                                           const DecoderMasks& masks) {
   const auto to_itself = [&](const Variable& x) {
-    return (*dropout1_)(
-        self_attn_->forward(x, x, x, masks.tgt_key_padding_mask, masks.tgt_is_causal));
+    return (*dropout1_)(call(*self_attn_, x, [&] {
+      return self_attn_->forward(x, x, x, masks.tgt_key_padding_mask, masks.tgt_is_causal);
+    }));
   };
   const auto to_memory = [&](const Variable& x) {
-    return (*dropout2_)(multihead_attn_->forward(x, memory, memory, masks.memory_key_padding_mask));
+    return (*dropout2_)(call(*multihead_attn_, x, [&] {
+      return multihead_attn_->forward(x, memory, memory, masks.memory_key_padding_mask);
+    }));
   };
   if (options_.norm_first) {
     const Variable a = tgt + to_itself((*norm1_)(tgt));
@@ -122,7 +126,8 @@ TransformerDecoder::TransformerDecoder(std::int64_t num_layers, std::int64_t d_m
 Variable TransformerDecoder::forward(const Variable& tgt, const Variable& memory,
                                      const DecoderMasks& masks) {
   Variable x = tgt;
-  for (const auto& layer : layers_) x = layer->forward(x, memory, masks);
+  for (const auto& layer : layers_)
+    x = call(*layer, x, [&] { return layer->forward(x, memory, masks); });
   return norm_ ? (*norm_)(x) : x;
 }
 

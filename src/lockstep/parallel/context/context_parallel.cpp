@@ -74,9 +74,19 @@ int give(nn::Module& module, const std::shared_ptr<nn::SlicedSequence>& sequence
   return layers;
 }
 
+/// Throws InputError for a Dropout1d, 2d or 3d below `module`.
+void expect_no_dropout_of_channels(const nn::Module& module) {
+  if (dynamic_cast<const nn::Dropout*>(&module) && !nn::drops_elements(module)) {
+    throw InputError(
+        "context_parallel: the model has a Dropout1d, 2d or 3d, whose masks of whole channels are "
+        "not divided over ranks. Use Dropout, which is.");
+  }
+  for (const auto& [name, child] : module.children()) expect_no_dropout_of_channels(*child);
+}
+
 /// Gives `partition` to each Dropout below `module` that ranks do not share out already.
 void give_dropout(nn::Module& module, const std::shared_ptr<const nn::Partition>& partition) {
-  if (dynamic_cast<nn::Dropout*>(&module) && !module.partition()) module.set_partition(partition);
+  if (nn::drops_elements(module) && !module.partition()) module.set_partition(partition);
   for (const auto& [name, child] : module.children()) give_dropout(*child, partition);
 }
 
@@ -84,6 +94,7 @@ void give_dropout(nn::Module& module, const std::shared_ptr<const nn::Partition>
 
 void context_parallel(nn::Module& model, const GroupPtr& group, SequenceOrder order) {
   if (!group) throw InputError("context_parallel needs a group, not a null pointer.");
+  expect_no_dropout_of_channels(model);
   const auto sequence = std::make_shared<RingSequence>(group, order);
   if (give(model, sequence) == 0) {
     throw InputError(

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/comm/agreement.hpp>
 
 namespace lockstep {
@@ -79,11 +80,12 @@ std::vector<MeshDim> fit_mesh(std::vector<MeshDim> dims, int ranks) {
 }
 
 DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshDim> dims)
-    : DeviceMesh(group, std::move(dims), node_layout(*group)) {}
+    : DeviceMesh(group, std::move(dims),
+                 node_layout(*expect_given("DeviceMesh", "the group", group))) {}
 
 DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> group, std::vector<MeshDim> dims,
                        const NodeLayout& nodes)
-    : group_(std::move(group)) {
+    : group_(expect_given("DeviceMesh", "the group", std::move(group))) {
   expect_same(*group_, dims);
   dims_ = fit_mesh(std::move(dims), group_->size());
   rank_of_place_ = ranks_by_node(nodes);
@@ -153,7 +155,9 @@ std::shared_ptr<ProcessGroup> DeviceMesh::make_group(const std::vector<std::size
 }
 
 const std::shared_ptr<ProcessGroup>& DeviceMesh::group(std::string_view dim) const {
-  return groups_.at({index_of(dim)});
+  const auto found = groups_.find({index_of(dim)});
+  if (found == groups_.end()) throw Error("DeviceMesh::group: the mesh was closed");
+  return found->second;
 }
 
 std::shared_ptr<ProcessGroup> DeviceMesh::flatten(ListView<std::string_view> dims) {
@@ -165,9 +169,8 @@ std::shared_ptr<ProcessGroup> DeviceMesh::flatten(ListView<std::string_view> dim
                     "the mesh {}, not {}",
                     to_string(dims_), fmt::join(dims, ", ")));
   }
-  auto& made = groups_[key];
-  if (!made) made = make_group(key);
-  return made;
+  if (const auto made = groups_.find(key); made != groups_.end()) return made->second;
+  return groups_[key] = make_group(key);
 }
 
 void DeviceMesh::close() {

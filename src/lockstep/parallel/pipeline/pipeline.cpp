@@ -46,6 +46,7 @@ struct Pipeline::Parts {
   bool syncs = true;       ///< outside no_sync()
   bool has_summed = true;  ///< gradients that are there are the same wherever they are summed
   bool failed = false;
+  bool closed = false;
 
   /// The arguments of a call of this kind; `target` null: it is not needed.
   [[nodiscard]] StageExecutor::Batch agreed_batch(const Tensor& input, const Tensor* target,
@@ -114,6 +115,7 @@ StageExecutor::Batch Pipeline::Parts::agreed_batch(const Tensor& input, const Te
         "Pipeline: an earlier call ended with an exception, so this pipeline cannot go on: its "
         "ranks may have got to different places. Make another one, on a new group.");
   }
+  if (closed) throw Error("Pipeline: it was closed. Make another one.");
   const bool has_first = executor.has_stage(0);
   const bool has_last = executor.has_stage(executor.last_stage());
   StageExecutor::Batch batch;
@@ -308,6 +310,7 @@ void Pipeline::train(bool on) {
   for (const auto& stage : parts_->executor.stages()) stage.module->train(on);
 }
 void Pipeline::close() {
+  parts_->closed = true;
   parts_->tied.close();
   parts_->of_replicas.clear();
 }

@@ -99,7 +99,9 @@ TiedParameters::TiedParameters(ProcessGroup& group, const std::vector<int>& rank
 
 void TiedParameters::begin(bool summed) {
   for (One& one : all_) {
-    if (!summed || !one.parameter.defined() || !one.parameter.grad().defined()) continue;
+    if (!one.parameter.defined()) continue;
+    if (!one.parameter.grad().defined()) one.before = {};  // zero_grad: of no step any more
+    if (!summed || !one.parameter.grad().defined()) continue;
     one.before = one.parameter.grad().clone();
     one.parameter.zero_grad();
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/packed.hpp>
 #include <lockstep/optim/clip.hpp>
@@ -18,7 +19,7 @@ TensorParallelGradNorm::TensorParallelGradNorm(const nn::Module& model, GroupPtr
 
 TensorParallelGradNorm::TensorParallelGradNorm(const std::vector<nn::NamedParameter>& parameters,
                                                const StateDict& state, GroupPtr group)
-    : group_(std::move(group)),
+    : group_(expect_given("TensorParallelGradNorm", "the group", std::move(group))),
       mine_(Tensor::empty({1}, DType::f64)),
       all_(Tensor::empty({group_->size(), 1}, DType::f64)) {
   std::vector<nn::NamedParameter> slabs;

@@ -160,12 +160,12 @@ void HeadParallel::apply(const ParallelPlace& place) const {
 void SequenceParallel::apply(const ParallelPlace& place) const {
   if (place.as<nn::LayerNorm>() || place.as<nn::RMSNorm>())
     return give<SequenceNormPartition>(place);
-  if (place.as<nn::Dropout>()) return give<DropoutPartition>(place, 1, Slice{});
+  if (nn::drops_elements(place.module())) return give<DropoutPartition>(place, 1, Slice{});
   place.refuse("SequenceParallel", "LayerNorm, RMSNorm and Dropout");
 }
 
 void DropoutParallel::apply(const ParallelPlace& place) const {
-  if (!place.as<nn::Dropout>()) place.refuse("DropoutParallel", "Dropout");
+  if (!nn::drops_elements(place.module())) place.refuse("DropoutParallel", "Dropout");
   ProcessGroup& group = *place.group();
   const Slice mine =
       cut_units(has(place, features_, "features"), features_, group.size(), group.rank()).units;

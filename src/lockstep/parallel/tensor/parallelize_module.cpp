@@ -12,6 +12,7 @@
 #include <lockstep/comm/packed.hpp>
 #include <lockstep/deck/did_you_mean.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
+#include <lockstep/nn/layers/recurrent.hpp>
 #include <lockstep/nn/name_pattern.hpp>
 
 namespace lockstep {
@@ -72,21 +73,29 @@ struct Draw {
   static auto fields(auto& self) { return std::tie(self.seed, self.stream); }
 };
 
+/// What draws masks in this module itself, or null.
+RandomStream* random_of(nn::Module& module) {
+  if (auto* const dropout = dynamic_cast<nn::Dropout*>(&module)) return &dropout->random();
+  if (auto* const recurrent = dynamic_cast<nn::RecurrentLayer*>(&module))
+    return &recurrent->random();
+  return nullptr;
+}
+
 /// All ranks draw rank 0's masks.
 void agree_on_dropout(const std::vector<NamedModule>& modules, ProcessGroup& group) {
-  std::vector<nn::Dropout*> layers;
+  std::vector<RandomStream*> streams;
   for (const auto& [name, module] : modules) {
-    if (auto* const layer = dynamic_cast<nn::Dropout*>(module)) layers.push_back(layer);
+    if (RandomStream* const stream = random_of(*module)) streams.push_back(stream);
   }
-  if (layers.empty()) return;
+  if (streams.empty()) return;
   std::vector<Draw> draws;
-  for (nn::Dropout* layer : layers) {
-    const RandomKey key = layer->random().next();
+  for (RandomStream* stream : streams) {
+    const RandomKey key = stream->next();
     draws.push_back({key.seed, key.stream});
   }
   draws = unpacked<std::vector<Draw>>(broadcast_object(group, packed(draws), 0));
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    layers[i]->random().agree_on({.seed = draws[i].seed, .stream = draws[i].stream});
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    streams[i]->agree_on({.seed = draws[i].seed, .stream = draws[i].stream});
 }
 
 /// A parameter under a name that the plan leaves whole, while another name has a slab of it.

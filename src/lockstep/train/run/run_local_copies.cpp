@@ -166,7 +166,8 @@ std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::pat
       log(LogLevel::warning,
           fmt::format(
               "the copies of the run's state in the memory of its nodes ({}) are gone: its nodes "
-              "are others, were restarted, or the copies were removed. The run resumes from {}.",
+              "are others, were restarted, the copies were removed, or none was made yet. The run "
+              "resumes from {}.",
               note->folder.string(), newest ? newest->filename().string() : "its beginning"));
     }
     return newest;
