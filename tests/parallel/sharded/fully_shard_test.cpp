@@ -615,8 +615,8 @@ TEST_P(FullyShard, AStepWithANonFiniteGradientOnOneRankIsSkippedByAll) {
 /// One branch uses a part of it.
 struct Branches : nn::Module {
   Branches()
-      : a(register_module("a", std::make_shared<nn::Linear>(6, 6, false))),
-        b(register_module("b", std::make_shared<nn::Linear>(6, 24, false))) {}
+      : a(register_module("a", std::make_shared<nn::Linear>(16, 16, false))),
+        b(register_module("b", std::make_shared<nn::Linear>(16, 64, false))) {}
   Variable forward(const Variable& x) override { return uses_both ? (*b)((*a)(x)) : (*a)(x); }
 
   bool uses_both = true;
@@ -633,7 +633,7 @@ TEST_P(FullyShard, ARankWithoutAGradientSkipsTheStepThatOthersSkip) {
     for (const bool overflows : {true, false}) {
       model->uses_both = !overflows;
       fsdp.zero_grad();
-      const Variable y = fsdp.forward(Variable(test::wave({4, 6}, 0.3, DType::f32)));
+      const Variable y = fsdp.forward(Variable(test::wave({4, 16}, 0.3, DType::f32)));
       fsdp.backward(mean(y * y) * (overflows ? 3e38 : 1.0), 1.0 / group->size(),
                     scaler.scale_tensor());
       fsdp.agree_on_found_inf();

@@ -74,7 +74,7 @@ struct Draw {
 };
 
 /// What draws masks in this module itself, or null.
-RandomStream* random_of(nn::Module& module) {
+nn::RandomStream* random_of(nn::Module& module) {
   if (auto* const dropout = dynamic_cast<nn::Dropout*>(&module)) return &dropout->random();
   if (auto* const recurrent = dynamic_cast<nn::RecurrentLayer*>(&module))
     return &recurrent->random();
@@ -83,13 +83,13 @@ RandomStream* random_of(nn::Module& module) {
 
 /// All ranks draw rank 0's masks.
 void agree_on_dropout(const std::vector<NamedModule>& modules, ProcessGroup& group) {
-  std::vector<RandomStream*> streams;
+  std::vector<nn::RandomStream*> streams;
   for (const auto& [name, module] : modules) {
-    if (RandomStream* const stream = random_of(*module)) streams.push_back(stream);
+    if (nn::RandomStream* const stream = random_of(*module)) streams.push_back(stream);
   }
   if (streams.empty()) return;
   std::vector<Draw> draws;
-  for (RandomStream* stream : streams) {
+  for (nn::RandomStream* stream : streams) {
     const RandomKey key = stream->next();
     draws.push_back({key.seed, key.stream});
   }
