@@ -77,15 +77,10 @@ TEST_F(Sharded, AveragedWeightsAreThoseOfOneRank) {
 
 TEST_F(Sharded, OfAModelWithBatchNormTheStatisticsAreThoseOfDataParallelism) {
   // A small step, as a larger one makes rounding grow to percents within ten steps.
-  const Words net{"model.kind=\"resnet18\"",
-                  "train.batch_size=16",
-                  "train.epochs=1",
-                  "data.synthetic_samples=96",
-                  "data.synthetic_image_size=12",
-                  "data.synthetic_test_samples=20",
-                  "log.every_steps=1",
-                  "checkpoint.every_steps=0",
-                  "optimizer.lr=0.0001"};
+  const Words net{
+      "model.kind=\"resnet18\"",   "train.batch_size=16",          "train.epochs=1",
+      "data.synthetic_samples=96", "data.synthetic_image_size=12", "data.synthetic_test_samples=20",
+      "log.every_steps=1",         "checkpoint.every_steps=0",     "optimizer.lr=0.0001"};
   const auto train = [&](const std::string& dir, Words more) {
     more.insert(more.end(), net.begin(), net.end());
     good(classify(2, small_run(scratch_.file(dir), settings(dir, more))));
