@@ -119,13 +119,13 @@ endfunction()
 if(LOCKSTEP_SANITIZE)
   # AddressSanitizer's kernels take half the time to compile with -O0 (arithmetic as long, norms a third), other code as
   # long. Under ThreadSanitizer tests of trainings take two to three times as long with it.
-  set(kernels -Og)
+  set(_kernels_level -Og)
   if(LOCKSTEP_SANITIZE MATCHES "address")
-    set(kernels -O0)
+    set(_kernels_level -O0)
   endif()
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
     -fno-omit-frame-pointer -fno-sanitize-recover=all -g1 -UNDEBUG
-    $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_KERNELS>>,${kernels},-Og>
+    $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_KERNELS>>,${_kernels_level},-Og>
     # AddressSanitizer finds null and object-size. Of the time to compile: these two a fifth, the others 39 %,
     # a quarter alignment alone (src/ with g++ 12).
     -fno-sanitize=null,object-size,alignment,pointer-overflow,vptr

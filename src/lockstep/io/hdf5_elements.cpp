@@ -286,6 +286,16 @@ bool is_in_other_file(const Hdf5Handle& file, Hdf5Id object) {
   return of_file.fileno != of_object.fileno;
 }
 
+bool is_boolean(Hdf5Id type) {
+  if (H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2)
+    return false;
+  const auto has = [&](const char* name, std::int8_t value) {
+    std::int8_t found = -1;
+    return H5Tenum_valueof(type, name, &found) >= 0 && found == value;
+  };
+  return has("FALSE", 0) && has("TRUE", 1);
+}
+
 void expect_elements(const Hdf5Handle& file, Hdf5Id dataset, const fs::path& path,
                      ExternalElements external) {
   Elements(external).expect(file, dataset, path);

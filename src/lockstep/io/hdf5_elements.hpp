@@ -29,4 +29,8 @@ void expect_elements(const Hdf5Handle& file, Hdf5Id dataset, const std::filesyst
 /// Whether an object opened from `file` is stored in another one. Under Hdf5Lock.
 [[nodiscard]] bool is_in_other_file(const Hdf5Handle& file, Hdf5Id object);
 
+/// Whether the type is numpy's bool as h5py writes it, and checkpoints: an enumeration of bytes,
+/// FALSE = 0, TRUE = 1. Under Hdf5Lock.
+[[nodiscard]] bool is_boolean(Hdf5Id type);
+
 }  // namespace lockstep

@@ -249,15 +249,13 @@ class Run {
       });
     });
     open_rank_log(trainer);
-    if (from && nothing_to_train(trainer)) read_figures(trainer);
+    if (from && trainer.is_over()) read_figures(trainer);
     write_summary(false);
     announce(trainer, from);
     outcome_ = trainer.run(*folder_, metrics_, console_, deck_, from);
     outcome_from_earlier_epochs();
     keep_figures();
   }
-
-  [[nodiscard]] bool nothing_to_train(const Trainer& trainer) const { return trainer.is_over(); }
 
   /// The figures of a finished run stay those that it measured.
   void read_figures(const Trainer& trainer) {
@@ -318,7 +316,7 @@ class Run {
     console_.say(fmt::format(
         "resumed from {} at step {}{}", from->string(), trainer.state().step,
         again > 0 ? fmt::format("; {} step{} or more again", again, again == 1 ? "" : "s") : ""));
-    if (nothing_to_train(trainer)) console_.say(why_nothing_is_left(trainer));
+    if (trainer.is_over()) console_.say(why_nothing_is_left(trainer));
   }
 
   [[nodiscard]] std::string why_nothing_is_left(const Trainer& trainer) const {
@@ -326,8 +324,7 @@ class Run {
     if (trainer.state().epoch < epochs) {
       return fmt::format(
           "nothing to train: the run was complete after epoch {} of {}. To go on, change what "
-          "ended "
-          "it, as train.early_stop_patience.",
+          "ended it, as train.early_stop_patience.",
           trainer.state().epoch, epochs);
     }
     return fmt::format("nothing to train: {} done. For more, raise train.epochs.",

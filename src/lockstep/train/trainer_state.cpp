@@ -144,18 +144,18 @@ void Trainer::load_optimizer(const std::string& deck_then, const StateDict& slot
   const bool is_another = !then.empty() && then != now;
   try {
     strategy_->load_optimizer_state_dict(slots);
-    if (is_another && ranks_.all->rank() == 0) {
-      log(LogLevel::warning,
-          fmt::format("optimizer.kind is \"{}\", and was \"{}\" in the checkpoint: its state is "
-                      "taken over, as its parts have the same names.",
-                      now, then));
-    }
   } catch (const Error&) {
     if (!is_another) throw;
     throw InputError(fmt::format(
         "the deck says optimizer.kind = \"{}\", but the checkpoint was written with \"{}\". Use "
         "that, or start a new run with train.init_from = \"FILE\", which takes the weights alone.",
         now, then));
+  }
+  if (is_another && ranks_.all->rank() == 0) {
+    log(LogLevel::warning,
+        fmt::format("optimizer.kind is \"{}\", and was \"{}\" in the checkpoint: its state is "
+                    "taken over, as its parts have the same names.",
+                    now, then));
   }
 }
 

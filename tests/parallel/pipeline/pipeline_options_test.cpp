@@ -193,6 +193,20 @@ TEST_P(PipelineParts, WithReplicasTrainAsTheUndividedModelOnTheGlobalBatch) {
   }
 }
 
+/// This rank's gradients are those of the undivided model.
+void expect_gradients(const Pipeline& pipeline, const nn::Module& reference,
+                      const std::string& where) {
+  const auto all = reference.named_parameters();
+  for (const auto& [name, parameter] : pipeline.named_parameters()) {
+    const auto same = std::ranges::find(all, name, &nn::NamedParameter::name);
+    ASSERT_NE(same, all.end()) << name;
+    const auto actual = parameter.grad().to_vector<double>();
+    const auto expected = same->variable.grad().to_vector<double>();
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i], 1e-12) << name << ", " << where;
+  }
+}
+
 TEST_P(PipelineParts, AccumulateOverStepsAndSumTiedGradientsAndReplicasOnce) {
   const auto reference = make_gpt();
   const double loss = [&] {
@@ -221,15 +235,7 @@ TEST_P(PipelineParts, AccumulateOverStepsAndSumTiedGradientsAndReplicasOnce) {
         pipeline.step(tokens(1), tokens(4), 0.5);
       }
       pipeline.step(tokens(2), tokens(5), 0.5);
-      for (const auto& [name, parameter] : pipeline.named_parameters()) {
-        const auto all = reference->named_parameters();
-        const auto same = std::ranges::find(all, name, &nn::NamedParameter::name);
-        ASSERT_NE(same, all.end()) << name;
-        const auto actual = parameter.grad().template to_vector<double>();
-        const auto expected = same->variable.grad().template to_vector<double>();
-        for (std::size_t i = 0; i < actual.size(); ++i)
-          ASSERT_NEAR(actual[i], expected[i], 1e-12) << name << ", " << to_string(dims);
-      }
+      expect_gradients(pipeline, *reference, to_string(dims));
       pipeline.close();
       mesh.close();
     }
@@ -255,15 +261,7 @@ TEST_P(PipelineParts, ZeroGradDropsTiedGradientsOfStepsBeforeALocalOne) {
     for (const auto& [name, parameter] : pipeline.named_parameters()) parameter.zero_grad();
     pipeline.step(tokens(2), tokens(5));
     pipeline.step(tokens(3), tokens(6));
-    for (const auto& [name, parameter] : pipeline.named_parameters()) {
-      const auto all = reference->named_parameters();
-      const auto same = std::ranges::find(all, name, &nn::NamedParameter::name);
-      ASSERT_NE(same, all.end()) << name;
-      const auto actual = parameter.grad().template to_vector<double>();
-      const auto expected = same->variable.grad().template to_vector<double>();
-      for (std::size_t k = 0; k < actual.size(); ++k)
-        ASSERT_NEAR(actual[k], expected[k], 1e-12) << name;
-    }
+    expect_gradients(pipeline, *reference, std::to_string(pp) + " stages");
     pipeline.close();
     EXPECT_EQ(test::message_of<Error>([&] { pipeline.step(tokens(0), tokens(3)); }),
               "Pipeline: it was closed. Make another one.");

@@ -4,9 +4,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <utility>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -31,13 +29,10 @@ Hdf5Handle half_type(std::size_t exponent_bits, std::size_t bias) {
   return type;
 }
 
-constexpr std::array bool_names{std::pair{"FALSE", std::int8_t{0}},
-                                std::pair{"TRUE", std::int8_t{1}}};
-
 /// The same as h5py's type for numpy's bool.
 Hdf5Handle bool_type() {
   Hdf5Handle type(H5Tenum_create(H5T_STD_I8LE), H5Tclose, "describe bool");
-  for (const auto& [name, value] : bool_names)
+  for (const auto& [name, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
     hdf5_check(H5Tenum_insert(type.id(), name, &value), "describe bool");
   return type;
 }
@@ -195,16 +190,6 @@ Header lay_out(Manifest& manifest, Hdf5Image& image) {
   file.close("lay out a file in memory");
   header.file_bytes = image.size();
   return header;
-}
-
-bool is_bool_type(Hdf5Id type) {
-  if (H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 ||
-      H5Tget_nmembers(type) != static_cast<int>(bool_names.size()))
-    return false;
-  return std::ranges::all_of(bool_names, [&](const auto& member) {
-    std::int8_t value = -1;
-    return H5Tenum_valueof(type, member.first, &value) >= 0 && value == member.second;
-  });
 }
 
 }  // namespace lockstep

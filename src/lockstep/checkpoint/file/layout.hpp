@@ -10,8 +10,4 @@ namespace lockstep {
 /// checkpoint's file system. Throws Error.
 [[nodiscard]] Header lay_out(Manifest& manifest, Hdf5Image& image);
 
-/// Whether HDF5's type is the one of boolean tensors: numpy's bool as h5py writes it, an
-/// enumeration of bytes, FALSE = 0, TRUE = 1. Under Hdf5Lock.
-[[nodiscard]] bool is_bool_type(Hdf5Id type);
-
 }  // namespace lockstep

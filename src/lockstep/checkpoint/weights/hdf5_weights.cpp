@@ -12,7 +12,6 @@
 #include <hdf5.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/file/layout.hpp>
 #include <lockstep/io/hdf5_elements.hpp>
 #include <lockstep/io/hdf5_file.hpp>
 
@@ -35,7 +34,7 @@ Element element_of(hid_t stored) {
       if (bytes == 4 && H5Tget_sign(stored) != H5T_SGN_NONE) return {DType::i32, H5T_NATIVE_INT32};
       return {DType::i64, H5T_NATIVE_INT64};
     case H5T_ENUM:
-      if (is_bool_type(stored)) return {DType::boolean, stored};
+      if (is_boolean(stored)) return {DType::boolean, stored};
       break;
     default:
       break;

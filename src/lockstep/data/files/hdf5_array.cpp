@@ -14,6 +14,7 @@
 #include <lockstep/data/files/data_file.hpp>
 #include <lockstep/data/files/hdf5_listing.hpp>
 #include <lockstep/data/files/raw_numbers.hpp>
+#include <lockstep/io/hdf5_elements.hpp>
 #include <lockstep/io/hdf5_file.hpp>
 
 namespace lockstep {

@@ -8,6 +8,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/did_you_mean.hpp>
+#include <lockstep/io/hdf5_elements.hpp>
 
 namespace lockstep {
 namespace {
@@ -56,16 +57,6 @@ Hdf5Handle open_data_set(Hdf5Id file, const std::string& name, const std::string
                                object >= 0 ? " (it is a group)" : "",
                                near ? fmt::format("Did you mean {}? ", *near) : "",
                                names.empty() ? "none at all" : listing(file, names)));
-}
-
-bool is_boolean(Hdf5Id type) {
-  if (H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2)
-    return false;
-  const auto has = [&](const char* name, std::int8_t value) {
-    std::int8_t found = -1;
-    return H5Tenum_valueof(type, name, &found) >= 0 && found == value;
-  };
-  return has("FALSE", 0) && has("TRUE", 1);
 }
 
 std::string describe_data_set(Hdf5Id dataset) {

@@ -10,10 +10,6 @@ namespace lockstep {
 [[nodiscard]] Hdf5Handle open_data_set(Hdf5Id file, const std::string& name,
                                        const std::string& path);
 
-/// Whether the type is numpy's bool as h5py writes it: an enumeration of bytes, FALSE = 0, TRUE =
-/// 1.
-[[nodiscard]] bool is_boolean(Hdf5Id type);
-
 /// "f32 [1000, 3]".
 [[nodiscard]] std::string describe_data_set(Hdf5Id dataset);
 

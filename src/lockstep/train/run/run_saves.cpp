@@ -79,17 +79,15 @@ bool RunSaves::skips(const TrainState& train) {
   // Ranks may see a save's end at different times.
   const bool busy = all_reduce_scalar(group_, async_->is_busy() ? 1.0 : 0.0, ReduceOp::max) > 0.0;
   if (!busy) return false;
-  const bool may_skip = options_.busy == CheckpointOptions::Busy::skip,
-             is_best = is_better(options_, figure_of(options_, train), best_),
-             skip = may_skip && !is_best;
+  const bool may_skip = options_.busy == CheckpointOptions::Busy::skip, best = is_best(train),
+             skip = may_skip && !best;
   if (group_.rank() == 0) {
     log(skip ? LogLevel::warning : LogLevel::info,
         fmt::format("step {} {}: {} is still being written ({})", train.step,
                     skip ? "was not saved" : "waits", path_of(step_under_way_).string(),
-                    may_skip && is_best
-                        ? "checkpoint.best = \"" + options_.best + "\" is not skipped"
-                    : skip ? "checkpoint.busy = \"skip\""
-                           : "checkpoint.busy = \"wait\""));
+                    may_skip && best ? "checkpoint.best = \"" + options_.best + "\" is not skipped"
+                    : skip           ? "checkpoint.busy = \"skip\""
+                                     : "checkpoint.busy = \"wait\""));
   }
   if (skip) {
     due_by_time_ = false;
@@ -107,8 +105,7 @@ void RunSaves::start(const CheckpointContents& contents, NotFinite not_finite) {
   last_start_ = Clock::now();
   step_under_way_ = contents.train.step;
   best_before_ = best_;
-  if (const auto figure = figure_of(options_, contents.train); is_better(options_, figure, best_))
-    best_ = figure;
+  if (is_best(contents.train)) best_ = figure_of(options_, contents.train);
   const fs::path path = path_of(step_under_way_);
   const auto published = [checkpoints = checkpoints_, path, is_mine = group_.rank() == 0,
                           train = contents.train](const SaveReport& report) {

@@ -43,10 +43,9 @@ class RunSaves {
   [[nodiscard]] bool is_due(const TrainState& train) const {
     return due_by_time_ || checkpoint_is_due(options_, train);
   }
-  /// Whether this epoch's end is the best so far, by options.best. The same on all ranks.
+  /// Whether `train` is the best so far, by options.best. The same on all ranks.
   [[nodiscard]] bool is_best(const TrainState& train) const {
-    return saves_checkpoints(options_) && !options_.best.empty() &&
-           is_better(options_, figure_of(options_, train), best_);
+    return is_better(options_, figure_of(options_, train), best_);
   }
   /// Whether to skip the due save of `train` because the previous one is still in progress. With
   /// busy = "wait", and if `train` is the best so far, waits for that one instead: the choice of

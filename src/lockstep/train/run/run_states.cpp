@@ -48,8 +48,8 @@ void RunStates::after_step(bool ends_epoch) {
 }
 
 void RunStates::after_epoch(bool is_over) {
-  const bool last = is_over && saves_checkpoints(training_.plan.checkpoint);
-  const bool due = saves_.is_due(training_.state) || saves_.is_best(training_.state);
+  const bool saves = saves_checkpoints(training_.plan.checkpoint), last = is_over && saves;
+  const bool due = saves_.is_due(training_.state) || (saves && saves_.is_best(training_.state));
   if (last || due) save(last ? Due::last : Due::now);
   if (!last && copies_->is_due(training_.state.step)) copy();
 }
