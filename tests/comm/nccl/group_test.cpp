@@ -339,6 +339,27 @@ TEST(NcclGroup, RefusesTensorsOfAnotherDeviceTagsAndAnySource) {
   });
 }
 
+TEST(NcclGroup, TheCostOfACallDoesNotGrowWithThoseInFlight) {
+  for (const Contract contract : {Contract::off, Contract::late}) {
+    const auto claim = [](ProcessGroup& group, StandIn& gpus) {
+      constexpr int calls = 20;
+      const int me = group.rank();
+      const auto t = on_device(me, of(4, 1.0F));
+      test::stop_device(group, gpus);
+      const auto waits = [&] { return SimulatedRuntime::instance().counts(me).waits; };
+      const auto before = waits();
+      for (int i = 0; i < calls; ++i) group.all_reduce(t, ReduceOp::sum).wait();
+      // Two waits, of NCCL's stream for the input and of the current one for the result, and one
+      // query; a few queries more by the engine's thread.
+      EXPECT_LE(waits() - before, 4 * calls);
+      test::meet(group);
+      if (me == 0) gpus.stopped_device = -1;
+      group.close();
+    };
+    on_ranks(2, claim, {.timeout = std::chrono::seconds(60), .contract = contract});
+  }
+}
+
 TEST(NcclGroup, EventsAreMadeOnceAndUsedAgain) {
   EventPool pool(device_of(0));
   DeviceEvent* const first = pool.take();

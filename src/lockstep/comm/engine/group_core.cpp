@@ -198,17 +198,20 @@ Motion GroupCore::transfer(InFlight& work) {
 Motion GroupCore::poll(InFlight& work, Until until) {
   const auto locked = lock();
   bool moved = false;
+  const auto is_ordered = [&] {
+    try {
+      return until == Until::ordered && work.order();
+    } catch (const OperationFailure& failure) {
+      end_by(work, failure);
+    }
+  };
   if (work.in_flight()) {
     expect_callable();
+    if (is_ordered()) return Motion::over;
     moved = progress();
   }
   if (work.phase_ == InFlight::Phase::failed) expect_callable();  // throws why
-  if (work.phase_ == InFlight::Phase::done) return Motion::over;
-  try {
-    if (until == Until::ordered && work.order()) return Motion::over;
-  } catch (const OperationFailure& failure) {
-    end_by(work, failure);
-  }
+  if (work.phase_ == InFlight::Phase::done || is_ordered()) return Motion::over;
   return moved ? Motion::some : Motion::none;
 }
 

@@ -68,8 +68,8 @@ bool NcclInFlight::may_go() {
 
 void NcclInFlight::look_at_device() {
   core_.on_device([&] {
-    if (!on_stream_) core_.queue().advance();
-    if (on_stream_) is_over_ = is_over_ || is_over_on_device();
+    if (!on_stream_) return core_.queue().advance();
+    is_over_ = is_over_ || is_over_on_device();
   });
 }
 
@@ -80,7 +80,7 @@ Motion NcclInFlight::transfer() {
 }
 
 bool NcclInFlight::is_over_on_device() {
-  if (done_.is_over()) return true;
+  if (core_.queue().is_over_on_device(*this)) return true;
   static_cast<void>(core_.communicator().is_settled());  // throws if a peer or the network failed
   if (Clock::now() - *launched_at_ > core_.options().timeout) {
     throw OperationFailure::time_out(seconds_since(*launched_at_));

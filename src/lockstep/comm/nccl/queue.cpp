@@ -6,14 +6,24 @@
 namespace lockstep {
 void NcclQueue::begin_batch() noexcept { open_batch_ = ++batches_; }
 
+void NcclQueue::Line::add(NcclInFlight& work) noexcept {
+  work.after_ = nullptr;
+  (last ? last->after_ : first) = &work;
+  last = &work;
+}
+
+void NcclQueue::Line::remove_first() noexcept {
+  first = first->after_;
+  if (!first) last = nullptr;
+}
+
 void NcclQueue::add(NcclInFlight& work) noexcept {
   work.batch_ = open_batch_ != 0 ? open_batch_ : ++batches_;
-  (last_ ? last_->after_ : first_) = &work;
-  last_ = &work;
+  waiting_.add(work);
 }
 
 void NcclQueue::advance() {
-  while (first_) {
+  while (waiting_.first) {
     if (!given_) {
       NcclInFlight* const last = ready_batch();
       if (!last) return;
@@ -25,10 +35,11 @@ void NcclQueue::advance() {
 }
 
 NcclInFlight* NcclQueue::ready_batch() {
-  if (first_->batch_ == open_batch_) return nullptr;
+  if (waiting_.first->batch_ == open_batch_) return nullptr;
   NcclInFlight* last = nullptr;
   const NcclInFlight* first_with_place = nullptr;  // the others of the batch follow it
-  for (NcclInFlight* work = first_; work && work->batch_ == first_->batch_; work = work->after_) {
+  const std::uint64_t batch = waiting_.first->batch_;
+  for (NcclInFlight* work = waiting_.first; work && work->batch_ == batch; work = work->after_) {
     if (!work->may_go()) return nullptr;
     if (!first_with_place && work->place_.is_entered()) first_with_place = work;
     last = work;
@@ -39,7 +50,7 @@ NcclInFlight* NcclQueue::ready_batch() {
 void NcclQueue::give_to_nccl(NcclInFlight* last) {
   communicator_.expect_accepted(communicator_.api().group_start(), "ncclGroupStart");
   try {
-    for (NcclInFlight* work = first_;; work = work->after_) {
+    for (NcclInFlight* work = waiting_.first;; work = work->after_) {
       work->input_ready_.make_wait(communicator_.stream());
       enqueue(communicator_, work->operation(), rank_, size_);
       if (work == last) break;
@@ -55,12 +66,12 @@ void NcclQueue::give_to_nccl(NcclInFlight* last) {
 /// NCCL's kernels are on the stream: record events behind them.
 void NcclQueue::release_batch() {
   for (;;) {
-    NcclInFlight& work = *first_;
+    NcclInFlight& work = *waiting_.first;
     enqueue_mean(communicator_, work.operation(), size_);
     work.done_.record(communicator_.events(), communicator_.stream());
-    const bool was_last = first_ == given_;
-    first_ = work.after_;
-    if (!first_) last_ = nullptr;
+    const bool was_last = &work == given_;
+    waiting_.remove_first();
+    on_stream_.add(work);
     work.on_stream_ = true;
     work.launched_at_ = Clock::now();
     work.place_.leave();
@@ -69,9 +80,16 @@ void NcclQueue::release_batch() {
   given_ = nullptr;
 }
 
+bool NcclQueue::is_over_on_device(NcclInFlight& work) {
+  if (&work != on_stream_.first || !work.done_.is_over()) return false;
+  on_stream_.remove_first();
+  return true;
+}
+
 void NcclQueue::clear() noexcept {
-  for (NcclInFlight* work = first_; work; work = work->after_) work->place_.leave();
-  first_ = last_ = given_ = nullptr;
+  for (NcclInFlight* work = waiting_.first; work; work = work->after_) work->place_.leave();
+  waiting_ = on_stream_ = {};
+  given_ = nullptr;
 }
 
 }  // namespace lockstep

@@ -8,11 +8,11 @@ namespace lockstep {
 
 class NcclInFlight;
 
-/// A group's operations until NCCL has them: launched in the order of the calls, the same on every
-/// rank, each when its ranks agree on it and its turn on the device has come (LaunchOrder). A batch
-/// is launched together, when the last of it is ready and the first has its turn. Messages have no
-/// turn. An ncclGroup is opened and closed within one call here: NCCL keeps it per thread, and
-/// would add other communicators' calls to it.
+/// A group's operations until the device has completed them. They are launched in the order of the
+/// calls, the same on every rank, each when its ranks agree on it and its turn on the device has
+/// come (LaunchOrder). A batch is launched together, when the last of it is ready and the first has
+/// its turn. Messages have no turn. An ncclGroup is opened and closed within one call here: NCCL
+/// keeps it per thread, and would add other communicators' calls to it.
 class NcclQueue {
  public:
   NcclQueue(NcclCommunicator& communicator, int rank, int size)
@@ -27,6 +27,10 @@ class NcclQueue {
   /// Launches operations that are ready, without waiting. Throws NcclError, DeviceError, or an
   /// operation's own error.
   void advance();
+  /// Whether the device has completed an operation of the stream, true once. Only of the oldest one
+  /// the device is asked: the stream keeps the order, and a query takes the host about as long as a
+  /// launch. Throws DeviceError.
+  [[nodiscard]] bool is_over_on_device(NcclInFlight& work);
   /// The group has ended: nothing more is handed over.
   void clear() noexcept;
 
@@ -38,8 +42,17 @@ class NcclQueue {
 
   NcclCommunicator& communicator_;
   int rank_, size_;
-  NcclInFlight* first_ = nullptr;  // oldest; owned by the core's list
-  NcclInFlight* last_ = nullptr;
+  /// Oldest first; owned by the core's list.
+  struct Line {
+    NcclInFlight* first = nullptr;
+    NcclInFlight* last = nullptr;
+
+    void add(NcclInFlight& work) noexcept;
+    void remove_first() noexcept;
+  };
+
+  Line waiting_;                   // until NCCL has them
+  Line on_stream_;                 // until the device has completed them
   NcclInFlight* given_ = nullptr;  // last operation of those that NCCL is taking
   std::uint64_t batches_ = 0;
   std::uint64_t open_batch_ = 0;  // being collected; 0: none
