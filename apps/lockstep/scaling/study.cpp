@@ -99,7 +99,11 @@ class StudyRun {
     const Store store(options_.output, assignment_.identity);
     end_leftovers(store.folder());
     std::size_t had = 0;
-    for (const Point& point : plan_) had += is_done(store, point) ? 1 : 0;
+    for (const Point& point : plan_) {
+      if (!is_done(store, point)) continue;
+      ++had;
+      store.remove_run_folder(point.name());  // a killed study may have left it
+    }
     if (had > 0) say(fmt::format("{} of {} points are done already", had, plan_.size()));
     for (std::size_t i = 0; i < plan_.size() && !is_asked_to_stop; ++i) {
       if (!is_done(store, plan_[i])) run_point(store, i);
