@@ -89,15 +89,20 @@ class Lanes<Kokkos::Cuda> {
   template <std::size_t n>
   static constexpr int fewer = n < ahead ? ahead / static_cast<int>(n) : 1;
 
-  /// f(c) for this thread's columns, `strip` at a time. f writes to registers only.
+  /// f(c) for this thread's columns, `strip` at a time, the rest by ever shorter strips: a row of
+  /// 768 numbers has less than one of eight columns a thread. f writes to registers only.
   template <int strip, class F>
   KOKKOS_FUNCTION void in_strips(const F& f) const {
-    const std::int64_t step = member_.team_size();
     std::int64_t c = member_.team_rank();
+    in_strips_from<strip>(c, f);
+  }
+  template <int strip, class F>
+  KOKKOS_FUNCTION void in_strips_from(std::int64_t& c, const F& f) const {
+    const std::int64_t step = member_.team_size();
     for (; c + (strip - 1) * step < width_; c += strip * step) {
       for (int i = 0; i < strip; ++i) f(c + i * step);
     }
-    for (; c < width_; c += step) f(c);
+    if constexpr (strip > 1) in_strips_from<strip / 2>(c, f);
   }
 
   struct Plus {
