@@ -98,15 +98,19 @@ class StudyRun {
     elastic::on_stop_signals(note_stop);
     const Store store(options_.output, assignment_.identity);
     end_leftovers(store.folder());
-    std::size_t had = 0;
-    for (const Point& point : plan_) {
-      if (!is_done(store, point)) continue;
-      ++had;
-      store.remove_run_folder(point.name());  // a killed study may have left it
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < plan_.size(); ++i) {
+      if (is_done(store, plan_[i])) {
+        store.remove_run_folder(plan_[i].name());  // a killed study may have left it
+      } else {
+        left.push_back(i);
+      }
     }
+    const std::size_t had = plan_.size() - left.size();
     if (had > 0) say(fmt::format("{} of {} points are done already", had, plan_.size()));
-    for (std::size_t i = 0; i < plan_.size() && !is_asked_to_stop; ++i) {
-      if (!is_done(store, plan_[i])) run_point(store, i);
+    for (const std::size_t i : left) {
+      if (is_asked_to_stop) break;
+      run_point(store, i);
     }
     return finish(store);
   }

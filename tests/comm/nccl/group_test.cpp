@@ -348,10 +348,13 @@ TEST(NcclGroup, TheCostOfACallDoesNotGrowWithThoseInFlight) {
       test::stop_device(group, gpus);
       const auto waits = [&] { return SimulatedRuntime::instance().counts(me).waits; };
       const auto before = waits();
+      const int asked_before = gpus.calls("ncclCommGetAsyncError");
       for (int i = 0; i < calls; ++i) group.all_reduce(t, ReduceOp::sum).wait();
       // Two waits, of NCCL's stream for the input and of the current one for the result, and one
       // query; a few queries more by the engine's thread.
       EXPECT_LE(waits() - before, 4 * calls);
+      // Once a launch and once for the oldest, on both ranks; some more by the engine's thread.
+      EXPECT_LE(gpus.calls("ncclCommGetAsyncError") - asked_before, 2 * 4 * calls);
       test::meet(group);
       if (me == 0) gpus.stopped_device = -1;
       group.close();

@@ -265,6 +265,7 @@ NcclStatus StandIn::begin_settling(Communicator& comm, const Lock& /*lock*/) {
 
 NcclStatus StandIn::async_status(Comm handle) {
   Lock lock(mutex_);
+  ++calls_["ncclCommGetAsyncError"];
   Communicator& comm = known(handle, lock);
   if (comm.device == device_that_fails) return remote_error;
   if (comm.settled) return NcclStatus::success;

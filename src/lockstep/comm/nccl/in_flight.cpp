@@ -80,7 +80,12 @@ Motion NcclInFlight::transfer() {
 }
 
 bool NcclInFlight::is_over_on_device() {
-  if (core_.queue().is_over_on_device(*this)) return true;
+  NcclQueue& queue = core_.queue();
+  if (!queue.is_oldest_on_stream(*this)) return false;
+  if (done_.is_over()) {
+    queue.remove_oldest_on_stream();
+    return true;
+  }
   static_cast<void>(core_.communicator().is_settled());  // throws if a peer or the network failed
   if (Clock::now() - *launched_at_ > core_.options().timeout) {
     throw OperationFailure::time_out(seconds_since(*launched_at_));

@@ -80,12 +80,6 @@ void NcclQueue::release_batch() {
   given_ = nullptr;
 }
 
-bool NcclQueue::is_over_on_device(NcclInFlight& work) {
-  if (&work != on_stream_.first || !work.done_.is_over()) return false;
-  on_stream_.remove_first();
-  return true;
-}
-
 void NcclQueue::clear() noexcept {
   for (NcclInFlight* work = waiting_.first; work; work = work->after_) work->place_.leave();
   waiting_ = on_stream_ = {};

@@ -27,21 +27,17 @@ class NcclQueue {
   /// Launches operations that are ready, without waiting. Throws NcclError, DeviceError, or an
   /// operation's own error.
   void advance();
-  /// Whether the device has completed an operation of the stream, true once. Only of the oldest one
-  /// the device is asked: the stream keeps the order, and a query takes the host about as long as a
-  /// launch. Throws DeviceError.
-  [[nodiscard]] bool is_over_on_device(NcclInFlight& work);
+  /// The only operation to ask the device about: the stream keeps the order, and a query takes the
+  /// host about as long as a launch.
+  [[nodiscard]] bool is_oldest_on_stream(const NcclInFlight& work) const noexcept {
+    return on_stream_.first == &work;
+  }
+  /// The device has completed that one.
+  void remove_oldest_on_stream() noexcept { on_stream_.remove_first(); }
   /// The group has ended: nothing more is handed over.
   void clear() noexcept;
 
  private:
-  /// The end of the batch that begins the queue; nullptr if part of it may not go yet.
-  [[nodiscard]] NcclInFlight* ready_batch();
-  void give_to_nccl(NcclInFlight* last);
-  void release_batch();
-
-  NcclCommunicator& communicator_;
-  int rank_, size_;
   /// Oldest first; owned by the core's list.
   struct Line {
     NcclInFlight* first = nullptr;
@@ -51,6 +47,13 @@ class NcclQueue {
     void remove_first() noexcept;
   };
 
+  /// The end of the batch that begins the queue; nullptr if part of it may not go yet.
+  [[nodiscard]] NcclInFlight* ready_batch();
+  void give_to_nccl(NcclInFlight* last);
+  void release_batch();
+
+  NcclCommunicator& communicator_;
+  int rank_, size_;
   Line waiting_;                   // until NCCL has them
   Line on_stream_;                 // until the device has completed them
   NcclInFlight* given_ = nullptr;  // last operation of those that NCCL is taking

@@ -64,15 +64,12 @@ class Lanes<Kokkos::Cuda> {
   template <class T, std::size_t n, class F>
   KOKKOS_FUNCTION void write(const std::array<T*, n>& rows, bool /*around*/, const F& f) const {
     [&]<std::size_t... k>(std::index_sequence<k...>) {
-      constexpr int strip = fewer<n>;
       const std::int64_t step = member_.team_size();
-      std::int64_t c = member_.team_rank();
-      for (; c + (strip - 1) * step < width_; c += strip * step) {
+      by_strips<fewer<n>>(member_.team_rank(), [&]<int strip>(Strip<strip>, std::int64_t c) {
         T values[n][strip];
         for (int i = 0; i < strip; ++i) ((values[k][i] = f(Constant<k>(), c + i * step)), ...);
         for (int i = 0; i < strip; ++i) ((rows[k][c + i * step] = values[k][i]), ...);
-      }
-      for (; c < width_; c += step) ((rows[k][c] = f(Constant<k>(), c)), ...);
+      });
     }
     (std::make_index_sequence<n>());
   }
@@ -89,20 +86,26 @@ class Lanes<Kokkos::Cuda> {
   template <std::size_t n>
   static constexpr int fewer = n < ahead ? ahead / static_cast<int>(n) : 1;
 
-  /// f(c) for this thread's columns, `strip` at a time, the rest by ever shorter strips: a row of
-  /// 768 numbers has less than one of eight columns a thread. f writes to registers only.
+  template <int n>
+  using Strip = std::integral_constant<int, n>;
+
+  /// f(c) for this thread's columns, `strip` at a time. f writes to registers only.
   template <int strip, class F>
   KOKKOS_FUNCTION void in_strips(const F& f) const {
-    std::int64_t c = member_.team_rank();
-    in_strips_from<strip>(c, f);
-  }
-  template <int strip, class F>
-  KOKKOS_FUNCTION void in_strips_from(std::int64_t& c, const F& f) const {
     const std::int64_t step = member_.team_size();
-    for (; c + (strip - 1) * step < width_; c += strip * step) {
-      for (int i = 0; i < strip; ++i) f(c + i * step);
-    }
-    if constexpr (strip > 1) in_strips_from<strip / 2>(c, f);
+    by_strips<strip>(member_.team_rank(), [&]<int n>(Strip<n>, std::int64_t c) {
+      for (int i = 0; i < n; ++i) f(c + i * step);
+    });
+  }
+  /// f(Strip<n>(), c) for n of this thread's columns at a time, of which c, from `begin` on, is
+  /// the first: `strip` of them, then ever fewer. A row of 768 numbers has less than eight columns
+  /// a thread.
+  template <int strip, class F>
+  KOKKOS_FUNCTION void by_strips(std::int64_t begin, const F& f) const {
+    const std::int64_t step = member_.team_size();
+    std::int64_t c = begin;
+    for (; c + (strip - 1) * step < width_; c += strip * step) f(Strip<strip>(), c);
+    if constexpr (strip > 1) by_strips<strip / 2>(c, f);
   }
 
   struct Plus {
