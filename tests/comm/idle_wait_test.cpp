@@ -97,8 +97,11 @@ constexpr double little = 0.02, prompt = 200e-6;
 /// A datagram arrives, a thread rings: two are woken, one after the other.
 constexpr double prompt_over_nodes = 2 * prompt;
 
-void expect_cheap_and_prompt(ProcessGroup& group, double soon = prompt) {
-  EXPECT_TRUE(once_below(group, little, [&] { return share_of_a_core(group, milliseconds(200)); }));
+/// A datagram may be lost: a rank looks every 2 ms, at 20 to 40 us a look on virtual machines.
+constexpr double little_over_nodes = 2.5 * little;
+
+void expect_cheap_and_prompt(ProcessGroup& group, double cheap = little, double soon = prompt) {
+  EXPECT_TRUE(once_below(group, cheap, [&] { return share_of_a_core(group, milliseconds(200)); }));
   // Unless it is woken, it looks every 2.5 ms by then.
   EXPECT_TRUE(once_below(group, soon, [&] { return seconds_to_wake(group); }));
 }
@@ -117,14 +120,14 @@ std::shared_ptr<ProcessGroup> group_over_nodes(bool by_datagrams) {
 
 TEST(IdleWait, CostsLittleAndIsWokenByAMessageOfAnotherNode) {
   const auto group = group_over_nodes(true);
-  expect_cheap_and_prompt(*group, prompt_over_nodes);
+  expect_cheap_and_prompt(*group, little_over_nodes, prompt_over_nodes);
   group->close();
 }
 
 TEST(IdleWait, WithoutDatagramsCostsLittleAndFindsAMessageOfAnotherNodeAtTheNextLook) {
   const auto group = group_over_nodes(false);
-  EXPECT_TRUE(
-      once_below(*group, little, [&] { return share_of_a_core(*group, milliseconds(200)); }));
+  EXPECT_TRUE(once_below(*group, little_over_nodes,
+                         [&] { return share_of_a_core(*group, milliseconds(200)); }));
   const double seconds = all_reduce_scalar(*group, seconds_to_wake(*group), ReduceOp::max);
   EXPECT_GT(seconds, 250e-6);
   EXPECT_LT(seconds, 1.0);

@@ -16,7 +16,8 @@ namespace lockstep::test {
 namespace {
 
 std::atomic<int> plans_made = 0, plans_run = 0, attentions_run = 0, narrow_convolutions_run = 0,
-                 convolutions_with_channels_last = 0, products_run_with_gelu = 0;
+                 convolutions_with_channels_last = 0, products_run_with_gelu = 0,
+                 products_run_with_ragged_rows = 0;
 
 using math::Attention;
 using math::AttentionPass;
@@ -36,6 +37,14 @@ double element(const ColumnMajorProduct::Matrix& m, const void* data, std::int64
 
 bool is_of_gelu(const ColumnMajorProduct& p) {
   return p.epilogue == Epilogue::add_bias_gelu || p.epilogue == Epilogue::gelu_slope;
+}
+
+bool has_ragged_rows(const ColumnMajorProduct& p) {
+  const auto is_ragged = [](const ColumnMajorProduct::Matrix& m, DType dtype) {
+    return is_half(dtype) && m.stride * static_cast<std::int64_t>(size_of(dtype)) % 16 != 0;
+  };
+  return is_ragged(p.left, p.operands) || is_ragged(p.right, p.operands) ||
+         is_ragged(p.result, p.results);
 }
 
 struct GeluAt {
@@ -313,6 +322,7 @@ class LatePlan final : public math::Plan<Addresses> {
     ++plans_run;
     if constexpr (std::is_same_v<Problem, ColumnMajorProduct>) {
       if (is_of_gelu(problem_)) ++products_run_with_gelu;
+      if (has_ragged_rows(problem_)) ++products_run_with_ragged_rows;
     }
     if constexpr (std::is_same_v<Problem, Attention>) ++attentions_run;
     if constexpr (std::is_same_v<Problem, Convolution>) {
@@ -377,6 +387,7 @@ int GpuStandIn::runs() { return plans_run; }
 int GpuStandIn::attentions() { return attentions_run; }
 int GpuStandIn::narrow_convolutions() { return narrow_convolutions_run; }
 int GpuStandIn::products_with_gelu() { return products_run_with_gelu; }
+int GpuStandIn::products_with_ragged_rows() { return products_run_with_ragged_rows; }
 int GpuStandIn::channels_last() { return convolutions_with_channels_last; }
 
 }  // namespace lockstep::test

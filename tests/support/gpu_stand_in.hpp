@@ -14,6 +14,8 @@ class GpuStandIn {
   [[nodiscard]] static int runs();   ///< calls of them so far
   /// Products with gelu or its slope among these calls. It lacks those of an odd number of terms.
   [[nodiscard]] static int products_with_gelu();
+  /// Products in 16 bits among them of a matrix whose rows do not begin at multiples of 16 bytes.
+  [[nodiscard]] static int products_with_ragged_rows();
   [[nodiscard]] static int attentions();  ///< passes of attention among these calls
   /// Passes of convolutions in 16 bits among them. Those with a dilation along the first spatial
   /// dimension it lacks.

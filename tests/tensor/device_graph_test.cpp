@@ -1,5 +1,6 @@
 #include <lockstep/tensor/device_graph.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -220,6 +221,24 @@ TEST(DeviceGraph, RefusesMoreNumbersThanItHasRoomFor) {
   const auto message = test::message_of<Error>(
       [&] { graph.capture([&] { static_cast<void>(graph.numbers((64U << 10U) + 1)); }); });
   EXPECT_TRUE(test::mentions(message, "65536 bytes")) << message;
+}
+
+TEST(DeviceGraph, RefusesToPinMemoryThatReplaysWouldReadAfterItsRelease) {
+  DeviceGraph graph(graph_device);
+  const Tensor on_host = Tensor::from(std::vector<float>{1, 2, 3}),
+               result = Tensor::zeros({3}, DType::f32, graph_device);
+  const auto message = test::message_of<Error>([&] {
+    graph.capture(
+        [&] { result.copy_from(on_host.pin_memory(DeviceType::sim).to(graph_device, true)); });
+  });
+  EXPECT_TRUE(test::mentions(message, "pinned before")) << message;
+  const Tensor pinned = on_host.pin_memory(DeviceType::sim);
+  const auto copy = [&] { result.copy_from(pinned.to(graph_device, true)); };
+  for (int i = 0; i < 2; ++i) graph.warm_up(copy);
+  graph.capture(copy);
+  std::ranges::copy(std::vector<float>{4, 5, 6}, static_cast<float*>(pinned.data()));
+  graph.replay();
+  EXPECT_EQ(result.to_vector<float>(), (std::vector<float>{4, 5, 6}));
 }
 
 TEST(DeviceGraph, RefusesTheHostNestedCapturesAndAReplayOfNothing) {

@@ -103,11 +103,11 @@ TEST(ForEachRow, VisitsEveryElementOnce) {
 }
 
 TEST(ForEachRow, RefusesMoreRowsThanALaunchInTeamsCounts) {
-  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  constexpr std::int64_t most = std::numeric_limits<int>::max() - 1;
   EXPECT_EQ(detail::team_count("test", most), most);
   EXPECT_EQ(
       test::message_of<ShapeError>([] { static_cast<void>(detail::team_count("test", most + 1)); }),
-      "test: a GPU takes at most 2147483647 rows at once, not 2147483648");
+      "test: a GPU takes at most 2147483646 rows at once, not 2147483647");
 }
 
 }  // namespace

@@ -75,6 +75,10 @@ inline double rounding(DType dtype) {
   }
 }
 
+/// Roundings of a row's sum on the stand-in, whose one thread adds one pack after another; 32 or
+/// more of a GPU share them out.
+inline constexpr double sum_of_a_thread = 4;
+
 /// Of a device and a dtype.
 class LikeHost : public testing::TestWithParam<std::tuple<Device, DType>> {
  protected:

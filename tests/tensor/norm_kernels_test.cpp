@@ -243,12 +243,14 @@ TEST_P(NormKernels, LayerNormBackwardIsTheHosts) {
   for (const auto& [shape, of_weight] : rows) {
     for (const Wanted& wanted : all_wanted) {
       SCOPED_TRACE(to_string(shape));
-      expect_like_host([&, &x = shape, &w = of_weight](KernelTensors& t) {
-        const Tensor weight = t.parameter(w), grad_y = t.input(x, 1.5);
-        const Shape one = norm_rows(grad_y, weight);
-        layer_norm_backward(grad_y, t.input(x), weight, t.positive(one), t.positive(one),
-                            gradients_of(t, x, w, wanted));
-      });
+      expect_like_host(
+          [&, &x = shape, &w = of_weight](KernelTensors& t) {
+            const Tensor weight = t.parameter(w), grad_y = t.input(x, 1.5);
+            const Shape one = norm_rows(grad_y, weight);
+            layer_norm_backward(grad_y, t.input(x), weight, t.positive(one), t.positive(one),
+                                gradients_of(t, x, w, wanted));
+          },
+          test::sum_of_a_thread);
     }
   }
 }
@@ -259,11 +261,13 @@ TEST_P(NormKernels, RmsNormBackwardIsTheHosts) {
       if (!wanted.x && !wanted.weight) continue;
       wanted.bias = false;
       SCOPED_TRACE(to_string(shape));
-      expect_like_host([&, &x = shape, &w = of_weight](KernelTensors& t) {
-        const Tensor weight = t.parameter(w), grad_y = t.input(x, 1.5);
-        rms_norm_backward(grad_y, t.input(x, 1.5), weight, t.positive(norm_rows(grad_y, weight)),
-                          gradients_of(t, x, w, wanted));
-      });
+      expect_like_host(
+          [&, &x = shape, &w = of_weight](KernelTensors& t) {
+            const Tensor weight = t.parameter(w), grad_y = t.input(x, 1.5);
+            rms_norm_backward(grad_y, t.input(x, 1.5), weight,
+                              t.positive(norm_rows(grad_y, weight)), gradients_of(t, x, w, wanted));
+          },
+          test::sum_of_a_thread);
     }
   }
 }

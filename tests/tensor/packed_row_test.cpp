@@ -11,14 +11,23 @@ namespace {
 template <int n>
 void expect_each_column_once(std::int64_t begin, std::int64_t width) {
   const detail::PackedRow<n> row(begin, width);
-  std::vector<int> seen(static_cast<std::size_t>(width), 0);
-  int* const uses = seen.data();
-  for (std::int64_t p = 0; p < row.packs(); ++p) {
-    row.each(p, [&](std::int64_t c) {
-      if (c >= 0 && c < width) ++uses[c];
-    });
+  const Lanes<HostExecutionSpace> lanes(width);
+  const auto all = static_cast<std::size_t>(width);
+  std::vector<int> seen(all, 0);
+  const int uses = row.template sum<int>(lanes, [&](std::int64_t c) {
+    if (c >= 0 && c < width) ++seen[static_cast<std::size_t>(c)];
+    return 1;
+  });
+  EXPECT_EQ(seen, std::vector<int>(all, 1)) << begin << " " << width;
+  EXPECT_EQ(uses, width);
+  const Tensor numbers = Tensor::full({begin + width}, 1);
+  auto* const data = static_cast<float*>(numbers.data());
+  row.set(
+      lanes, true, data, [](std::int64_t c, float value) { return value + static_cast<float>(c); },
+      data);
+  for (std::int64_t i = 0; i < numbers.numel(); ++i) {
+    EXPECT_EQ(data[i], i < begin ? 1.0F : 2.0F + static_cast<float>(i - begin)) << i;
   }
-  EXPECT_EQ(seen, std::vector<int>(static_cast<std::size_t>(width), 1)) << begin << " " << width;
 }
 
 TEST(PackedRow, GoesThroughEachColumnOnce) {

@@ -33,11 +33,13 @@ TEST_P(RowKernels, SoftmaxOfRowsIsTheHosts) {
       log_softmax_forward(x, -1, t.output(shape));
     });
     for (const bool accumulate : {false, true}) {
-      expect_like_host([&](KernelTensors& t) {
-        const Tensor g = t.input(shape, 1.5), y = t.input(shape, -1.5);
-        softmax_backward(g, y, -1, accumulate, t.output(shape));
-        log_softmax_backward(g, y, -1, accumulate, t.output(shape));
-      });
+      expect_like_host(
+          [&](KernelTensors& t) {
+            const Tensor g = t.input(shape, 1.5), y = t.input(shape, -1.5);
+            softmax_backward(g, y, -1, accumulate, t.output(shape));
+            log_softmax_backward(g, y, -1, accumulate, t.output(shape));
+          },
+          test::sum_of_a_thread);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include <lockstep/base/failure.hpp>
 #include <lockstep/tensor/absent_memory.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/stream.hpp>
@@ -165,6 +166,11 @@ IntrusivePtr<Storage> Storage::allocate_uncached(std::size_t bytes) {
 }
 
 IntrusivePtr<Storage> Storage::allocate_pinned(std::size_t bytes, DeviceType type) {
+  // It would serve others after its release, and each replay would copy what they have written.
+  if (DeviceGraph::capturing())
+    throw Error(
+        "memory is pinned before a graph's capture, not in it, and lives as long as the "
+        "graph");
   MemoryBlock* const block = CachingAllocator::pinned(type).allocate(bytes, nullptr);
   Storage* const storage = StorageCache::instance().hold(block, Device{}, pinned);
   storage->pinned_for_ = type;

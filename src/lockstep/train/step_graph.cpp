@@ -27,6 +27,9 @@ std::string obstacle(const RunPlan& plan, int ranks, const Strategy& strategy) {
     return fmt::format("optimizer.kind = \"{}\" does not update element by element",
                        plan.optimizer.kind.name());
   }
+  if (plan.ddp.comm_hook != CommHookKind::all_reduce) {
+    return "ddp.comm_hook chooses on the host what it sends";
+  }
   return "";
 }
 

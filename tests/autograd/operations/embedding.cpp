@@ -18,11 +18,24 @@ Tensor index(const Variable& table) {
   return chosen.to(table.data().device());
 }
 
+/// 200 times one of two rows.
+Tensor kinds(const Variable& table) {
+  static const Tensor chosen = [] {
+    std::vector<std::int64_t> values;
+    for (std::int64_t i = 0; i < 200; ++i) values.push_back(i * i % 7 % 2);
+    return Tensor::from(values, {10, 20});
+  }();
+  return chosen.to(table.data().device());
+}
+
 }  // namespace
 
 Operations embedding_operations() {
   return {
       {"embedding", {{50, 33}}, [](const Inputs& v) { return embedding(index(v[0]), v[0], 4); }},
+      {"embedding_of_two_rows",
+       {{2, 33}},
+       [](const Inputs& v) { return embedding(kinds(v[0]), v[0]); }},
       {"embedding_bag_mean",
        {{50, 33}},
        [](const Inputs& v) { return embedding_bag(index(v[0]), v[0], {}, BagMode::mean, {}, 4); }},

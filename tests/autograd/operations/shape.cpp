@@ -16,6 +16,16 @@ Tensor nine_of_each_row(const Variable& x) {
   return index.to(x.data().device());
 }
 
+/// Of 51 elements 300, each several times.
+Tensor many_of_few(const Variable& x) {
+  static const Tensor index = [] {
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t i = 0; i < 300; ++i) chosen.push_back(i * i % 51);
+    return Tensor::from(chosen);
+  }();
+  return index.to(x.data().device());
+}
+
 }  // namespace
 
 Operations shape_operations() {
@@ -23,6 +33,9 @@ Operations shape_operations() {
       {"gather",
        {{64, 51}},
        [](const Inputs& v) { return gather(v[0], 1, nine_of_each_row(v[0])); }},
+      {"gather_of_one_row",
+       {{51}},
+       [](const Inputs& v) { return gather(v[0], 0, many_of_few(v[0])); }},
 
       {"flatten", {{8, 20, 4, 4}}, [](const Inputs& v) { return flatten(v[0], 1); }},
       {"transpose_last", {{4, 70, 45}}, [](const Inputs& v) { return transpose(v[0], 1, 2); }},

@@ -271,6 +271,27 @@ TEST(NcclLifetime, ADroppedGroupLeavesItsKernelsAndTheirMemoryAlone) {
       test::late, gpus);
 }
 
+// Other ranks may still read what the last kernel of this one has written.
+TEST(NcclLifetime, ADroppedHealthyGroupIsDestroyedAndNotAborted) {
+  const auto gpus = std::make_shared<StandIn>();
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn&) {
+        const int me = group.rank();
+        const auto t = on_device(me, of(100, 1.0F));
+        {
+          const auto second = group.split(0, me);
+          second->all_reduce(t, ReduceOp::sum).synchronize();
+        }
+        EXPECT_EQ(floats(t), of(100, 2.0F));
+        group.close();
+      },
+      test::late, gpus);
+  EXPECT_EQ(gpus->calls("ncclCommDestroy"), 4);
+  EXPECT_EQ(gpus->calls("ncclCommFinalize"), 2);
+  EXPECT_EQ(gpus->calls("ncclCommAbort"), 0);
+}
+
 TEST(NcclLifetime, AFailedGroupKeepsTheMemoryOfItsKernels) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();

@@ -1,5 +1,6 @@
 // The nccl backend with a stand-in for NCCL and the GPUs: behaviour without faults.
 #include <array>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
+#include <lockstep/tensor/device_graph.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <support/message_of.hpp>
@@ -262,6 +264,34 @@ TEST(NcclGroup, CollectivesOfAllGroupsAreLaunchedInOneOrderOnEveryRank) {
   EXPECT_EQ(gpus->launches(0), gpus->launches(2));
 }
 
+// As ring attention's messages beside the buckets of DistributedDataParallel. Which of the two a
+// device gets first differs by rank: on one stream each would wait for the other's peer.
+TEST(NcclGroup, MessagesOfOneGroupAndCollectivesOfAnotherMayBeLaunchedInAnyOrder) {
+  on_ranks(2,
+           [](ProcessGroup& group, StandIn&) {
+             const int me = group.rank(), other = 1 - me;
+             const auto ring = group.split(0, me);
+             for (int i = 0; i < 100; ++i) {
+               const auto sum = on_device(me, of(8, static_cast<float>(i)));
+               const auto out = on_device(me, of(8, static_cast<float>(me + i)));
+               const auto in = on_device(me, of(8, -1.0F));
+               const auto reduce = [&] { return group.all_reduce(sum, ReduceOp::sum); };
+               const auto exchange = [&] {
+                 return batch_isend_irecv(
+                     *ring, {{P2POp::Kind::isend, out, other}, {P2POp::Kind::irecv, in, other}});
+               };
+               Work first = me == 0 ? reduce() : exchange();
+               Work second = me == 0 ? exchange() : reduce();
+               second.wait();
+               first.wait();
+               EXPECT_EQ(floats(sum), of(8, 2.0F * static_cast<float>(i)));
+               EXPECT_EQ(floats(in), of(8, static_cast<float>(other + i)));
+             }
+             ring->close();
+           },
+           {.timeout = std::chrono::seconds(20)});
+}
+
 // ncclAvg multiplies by 1/3 in bf16 before it adds: 0.2 % too much.
 TEST(NcclGroup, AMeanInBf16IsTheSumScaled) {
   on_ranks(3, [](ProcessGroup& group, StandIn&) {
@@ -336,6 +366,28 @@ TEST(NcclGroup, RefusesTensorsOfAnotherDeviceTagsAndAnySource) {
     EXPECT_THROW(static_cast<void>(group.irecv(here, any_source)), ShapeError);
     group.all_reduce(here, ReduceOp::sum).wait();
     EXPECT_EQ(floats(here), of(4, 2.0F));
+  });
+}
+
+// An event recorded in a capture belongs to the graph: NCCL's stream must not wait for it.
+TEST(NcclGroup, ACallInACaptureIsRefusedAndLeavesTheGroupAsItWas) {
+  on_ranks(1, [](ProcessGroup& group, StandIn& gpus) {
+    const auto t = on_device(0, of(4, 3.0F));
+    const auto bits = Tensor::full({4}, 5, DType::i32, device_of(0));
+    const std::array<std::function<void()>, 4> calls{
+        [&] { group.all_reduce(t, ReduceOp::sum).wait(); }, [&] { group.barrier(); },
+        [&] { group.all_reduce(bits, ReduceOp::bxor).wait(); },
+        [&] { static_cast<void>(group.isend(t, 0)); }};
+    DeviceGraph graph(device_of(0));
+    for (const auto& call : calls) {
+      const auto message = test::message_of<Error>([&] { graph.capture(call); });
+      EXPECT_NE(message.find("cannot be captured"), std::string::npos) << message;
+    }
+    const int before = gpus.calls("ncclAllReduce");
+    group.all_reduce(t, ReduceOp::sum).wait();
+    EXPECT_EQ(floats(t), of(4, 3.0F));
+    EXPECT_EQ(gpus.calls("ncclAllReduce"), before + 1);
+    group.barrier();
   });
 }
 

@@ -31,6 +31,8 @@ class CrossEntropy {
   }
   [[nodiscard]] std::int64_t classes() const { return classes_; }
   [[nodiscard]] std::int64_t columns_of_a_rank() const { return classes_; }
+  /// Smoothing gives each column a part.
+  [[nodiscard]] bool takes_more_columns() const { return options_.label_smoothing == 0.0; }
   [[nodiscard]] const LossOptions& options() const { return options_; }
   void forward(const Tensor& logits, const Tensor& target, const Tensor& losses,
                const Tensor& stats) const {

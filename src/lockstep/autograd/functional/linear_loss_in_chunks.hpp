@@ -23,6 +23,8 @@
 //   options()
 //   classes()           over all ranks
 //   columns_of_a_rank() by which all ranks choose the same chunks
+//   takes_more_columns()               whether logits may have columns of -infinity behind the
+//                       classes', which change neither losses nor gradients
 //   stats_a_row         numbers a row that forward() leaves for backward()
 //   forward(logits, target, losses, stats)      of a chunk of rows: losses [rows] and stats
 //                       [stats_a_row, rows], both of these columns alone
@@ -45,6 +47,16 @@ inline DType logits_dtype(const Tensor& operand) {
   return math::device_math(operand.device()) ? operand.dtype() : sum_dtype(operand.dtype());
 }
 
+/// The columns of the logits: with some of no class where a GPU multiplies 16 bits. There a product
+/// is fast if rows begin at multiples of 16 bytes.
+template <class Loss>
+std::int64_t logits_width(std::int64_t classes, const Tensor& operand, const Loss& loss) {
+  constexpr std::int64_t multiple = 8;
+  const bool widens =
+      math::device_math(operand.device()) && is_half(operand.dtype()) && loss.takes_more_columns();
+  return widens ? (classes + multiple - 1) / multiple * multiple : classes;
+}
+
 /// The rows of x[rows, in] and their targets in chunks. x and the weight are operands of the
 /// products.
 class LogitsChunks {
@@ -56,8 +68,9 @@ class LogitsChunks {
         weight_(weight),
         stats_a_row_(Loss::stats_a_row),
         height_(height(loss.columns_of_a_rank(), logits_dtype(x), x.device())),
-        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, logits_dtype(x),
-                              x.device())) {}
+        logits_(Tensor::empty(
+            {std::min(height_, target.numel()), logits_width(weight.size(0), x, loss)},
+            logits_dtype(x), x.device())) {}
 
   struct Chunk {
     Tensor x, target, stats, logits;
@@ -69,6 +82,7 @@ class LogitsChunks {
   void each(const Tensor& stats, const F& f) const {
     each_without_logits(stats, [&](std::int64_t begin, std::int64_t end, const Chunk& chunk) {
       linear_forward(chunk.x, weight_, {}, chunk.logits);
+      mask_columns(chunk.logits, weight_.size(0));
       f(begin, end, chunk);
     });
   }

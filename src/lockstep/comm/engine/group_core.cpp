@@ -56,6 +56,7 @@ void GroupCore::join_engine(bool threads_allowed) {
 Work GroupCore::start(Operation&& operation) {
   const auto locked = lock();
   expect_callable();
+  expect_outside_of_captures(operation);
   const bool is_message = operation.is_message();
   std::uint64_t& last = is_message ? message_sequence_ : sequence_;
   operation.sequence = last + 1;
@@ -95,12 +96,20 @@ bool GroupCore::step(InFlight& work) {
   return motion != Motion::none;
 }
 
+// Before any record of it, and before the device hears of it: the group stays usable.
+void GroupCore::expect_outside_of_captures(const Operation& operation) const {
+  const bool uses_device =
+      operation.device.type != DeviceType::host || reach_of(operation) == DeviceReach::by_device;
+  if (uses_device && DeviceGraph::capturing()) {
+    throw Error(
+        fmt::format("{} on a device cannot be captured in a graph", name_of(operation.kind)));
+  }
+}
+
 std::optional<DeviceStaging> GroupCore::stage(Operation& operation) {
   const Device device = operation.device;
   const DeviceReach reach = reach_of(operation);
   if (reach == DeviceReach::by_device) return {};
-  if (DeviceGraph::capturing())
-    throw Error("a collective or message that goes through the host cannot be captured in a graph");
   const bool by_host = reach == DeviceReach::by_host;
   for (const auto& known : staging_devices_) {
     if (known->device() == device) return DeviceStaging(operation, *known, by_host);

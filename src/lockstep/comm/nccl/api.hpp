@@ -54,7 +54,8 @@ class NcclApi {
   /// ncclCommGetAsyncError: in_progress until the host's part of the call has completed.
   [[nodiscard]] virtual NcclStatus async_status(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus finalize(Comm comm) = 0;
-  /// These two may block for as long as the device does.
+  // These two may block for as long as the device does.
+  /// finalize() first, where nobody has called it.
   [[nodiscard]] virtual NcclStatus destroy(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus abort(Comm comm) = 0;
   [[nodiscard]] virtual NcclStatus group_start() = 0;

@@ -116,6 +116,11 @@ NcclCommunicator::NcclCommunicator(NcclCommunicator& parent, int colour, Process
   });
 }
 
+const Stream& NcclCommunicator::messages() {
+  if (!messages_) messages_.emplace(device_);
+  return messages_->get();
+}
+
 void NcclCommunicator::leave_out() {
   static_cast<void>(made("ncclCommSplit", comm_,
                          [&](NcclApi::Comm& comm) { return api_->split(comm_, -1, 0, comm); }));
@@ -182,10 +187,13 @@ void NcclCommunicator::close() {
                          rank_name_, seconds_since(start)));
 }
 
-void NcclCommunicator::abort() noexcept {
+void NcclCommunicator::destroy() noexcept { try_to_free(&NcclApi::destroy); }
+void NcclCommunicator::abort() noexcept { try_to_free(&NcclApi::abort); }
+
+void NcclCommunicator::try_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm)) noexcept {
   if (!comm_) return;
   try {
-    start_to_free(&NcclApi::abort);
+    start_to_free(call);
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread, so it stays
   }
 }

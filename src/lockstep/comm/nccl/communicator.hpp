@@ -2,6 +2,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <lockstep/base/failure.hpp>
@@ -10,6 +11,7 @@
 #include <lockstep/comm/nccl/events.hpp>
 #include <lockstep/comm/nccl/launch_order.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/tensor/runtime/own_stream.hpp>
 
 namespace lockstep {
 
@@ -23,8 +25,7 @@ namespace lockstep {
 /// Rank 0's new unique ID on every rank. Collective over `control`. Throws CommError.
 [[nodiscard]] NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control);
 
-/// An NCCL communicator, on the device's stream for all of them, and events. No call here blocks
-/// the host beyond the deadline.
+/// An NCCL communicator, its streams and events. No call here blocks the host beyond the deadline.
 class NcclCommunicator {
  public:
   /// Collective over `control`. Throws TimeoutError, CommError.
@@ -36,7 +37,7 @@ class NcclCommunicator {
   NcclCommunicator(NcclCommunicator& parent, int colour, ProcessGroup& control);
   /// This rank's part in such a split where it is in no part of it.
   void leave_out();
-  /// Local: abort(), unless close() came first. Waits for it for a while.
+  /// Local: abort(), unless close() or destroy() came first. Waits for it for a while.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -45,7 +46,12 @@ class NcclCommunicator {
   [[nodiscard]] const std::shared_ptr<NcclApi>& shared_api() const noexcept { return api_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] NcclApi::Comm get() const noexcept { return comm_; }
-  [[nodiscard]] const Stream& stream() const noexcept { return order_->stream(); }
+  /// The device's stream for the collectives of all groups.
+  [[nodiscard]] const Stream& collectives() const noexcept { return order_->stream(); }
+  /// The communicator's own stream for messages. Only their two ranks know of them, so they have no
+  /// place among the collectives: on one stream with these, two ranks could begin with either, and
+  /// wait for each other for ever. NCCL keeps the order of one communicator's calls on all streams.
+  [[nodiscard]] const Stream& messages();
   [[nodiscard]] EventPool& events() noexcept { return events_; }
 
   /// True if the host's part of the call has completed. Throws NcclError if anything has failed.
@@ -57,6 +63,9 @@ class NcclCommunicator {
   /// Finalizes and frees it. Nothing may be in flight. Throws TimeoutError at the deadline,
   /// NcclError.
   void close();
+  /// Frees it where nothing is in flight on this rank. Local, and returns at once: a thread does
+  /// it, as NCCL may wait for other ranks of the node, which may still read this one's buffers.
+  void destroy() noexcept;
   /// Gives up: kernels in flight end. Local, and returns at once: a thread does it, as NCCL may
   /// wait for the device.
   void abort() noexcept;
@@ -72,6 +81,7 @@ class NcclCommunicator {
   void expect_accepted(NcclStatus status, const char* call, NcclApi::Comm comm);
   void settle(NcclApi::Comm comm, const char* call);
   void start_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm));
+  void try_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm)) noexcept;
   [[nodiscard]] bool is_freed_within(std::chrono::milliseconds patience) const;
 
   std::shared_ptr<NcclApi> api_;
@@ -81,6 +91,7 @@ class NcclCommunicator {
   std::string rank_name_;
   std::chrono::milliseconds timeout_;
   NcclApi::Comm comm_ = nullptr;
+  std::optional<OwnStream> messages_;  // made when it is used
   EventPool events_;
   std::future<void> freed_;  // by a thread that is left behind if NCCL does not return
 };

@@ -134,6 +134,7 @@ void NcclCore::end_batch() {
 }
 
 void NcclCore::await_stream(const Operation& operation) {
+  expect_outside_of_captures(operation);
   Event given;
   const auto start = Clock::now();
   const auto is_over = [&] {
@@ -189,9 +190,9 @@ void NcclCore::leave() noexcept {
 }
 
 void NcclCore::end() noexcept {
-  finalize("its group was destroyed.");
+  const bool was_healthy = finalize("its group was destroyed.");
   queue_.clear();
-  communicator_.abort();
+  was_healthy ? communicator_.destroy() : communicator_.abort();
   kind_ = nullptr;
 }
 

@@ -10,10 +10,12 @@ using Kind = Operation::Kind;
 /// The NCCL calls of one operation.
 class Enqueuer {
  public:
-  Enqueuer(NcclCommunicator& communicator, const Operation& operation, int rank, int size)
+  Enqueuer(NcclCommunicator& communicator, const Operation& operation, const Stream& stream,
+           int rank, int size)
       : communicator_(communicator),
         api_(communicator.api()),
         operation_(operation),
+        stream_(stream.handle()),
         rank_(rank),
         size_(size) {}
 
@@ -22,30 +24,29 @@ class Enqueuer {
     const DType dtype = (input.defined() ? input : output).dtype();
     const ReduceOp op = operation_.op;
     const auto comm = communicator_.get();
-    const auto stream = this->stream();
     const bool equal = operation_.input_counts.empty() && operation_.output_counts.empty();
     switch (operation_.kind) {
       case Kind::all_reduce:
         return expect(
-            api_.all_reduce(input.data(), output.data(), input.numel(), dtype, op, comm, stream),
+            api_.all_reduce(input.data(), output.data(), input.numel(), dtype, op, comm, stream_),
             "ncclAllReduce");
       case Kind::reduce:
         return expect(api_.reduce(input.data(), output.data(), input.numel(), dtype, op,
-                                  operation_.root, comm, stream),
+                                  operation_.root, comm, stream_),
                       "ncclReduce");
       case Kind::broadcast:
         return expect(api_.broadcast(input.data(), output.data(), input.numel(), dtype,
-                                     operation_.root, comm, stream),
+                                     operation_.root, comm, stream_),
                       "ncclBroadcast");
       case Kind::all_gather:
         if (!equal) return all_gather_v();
         return expect(
-            api_.all_gather(input.data(), output.data(), input.numel(), dtype, comm, stream),
+            api_.all_gather(input.data(), output.data(), input.numel(), dtype, comm, stream_),
             "ncclAllGather");
       case Kind::reduce_scatter:
         if (!equal) return reduce_scatter_v();
         return expect(api_.reduce_scatter(input.data(), output.data(), output.numel(), dtype, op,
-                                          comm, stream),
+                                          comm, stream_),
                       "ncclReduceScatter");
       case Kind::gather:
         return gather();
@@ -63,7 +64,6 @@ class Enqueuer {
   }
 
  private:
-  [[nodiscard]] NcclApi::Stream stream() const noexcept { return communicator_.stream().handle(); }
   void expect(NcclStatus status, const char* call) { communicator_.expect_accepted(status, call); }
 
   [[nodiscard]] Block in(int rank) const { return input_block(operation_, size_, rank); }
@@ -72,13 +72,13 @@ class Enqueuer {
   void send(const Tensor& t, Block block, int peer) {
     if (block.count == 0) return;
     expect(api_.send(address_of(t, block.begin), block.count, t.dtype(), peer, communicator_.get(),
-                     stream()),
+                     stream_),
            "ncclSend");
   }
   void receive(const Tensor& t, Block block, int peer) {
     if (block.count == 0) return;
     expect(api_.receive(address_of(t, block.begin), block.count, t.dtype(), peer,
-                        communicator_.get(), stream()),
+                        communicator_.get(), stream_),
            "ncclRecv");
   }
 
@@ -115,7 +115,7 @@ class Enqueuer {
       if (block.count == 0) continue;
       expect(api_.reduce(address_of(input, block.begin),
                          rank_ == r ? operation_.output.data() : nullptr, block.count,
-                         input.dtype(), operation_.op, r, communicator_.get(), stream()),
+                         input.dtype(), operation_.op, r, communicator_.get(), stream_),
              "ncclReduce");
     }
   }
@@ -123,6 +123,7 @@ class Enqueuer {
   NcclCommunicator& communicator_;
   NcclApi& api_;
   const Operation& operation_;
+  NcclApi::Stream stream_;
   int rank_, size_;
 };
 
@@ -133,15 +134,16 @@ bool nccl_reduces(const Operation& operation) noexcept {
          operation.op != ReduceOp::bxor;
 }
 
-void enqueue(NcclCommunicator& communicator, const Operation& operation, int rank, int size) {
-  Enqueuer(communicator, operation, rank, size).run();
+void enqueue(NcclCommunicator& communicator, const Operation& operation, const Stream& stream,
+             int rank, int size) {
+  Enqueuer(communicator, operation, stream, rank, size).run();
 }
 
-void enqueue_mean(NcclCommunicator& communicator, const Operation& operation, int size) {
+void enqueue_mean(const Operation& operation, const Stream& stream, int size) {
   const Tensor& output = operation.output;
   if (!operation.reduces() || operation.op != ReduceOp::avg) return;
   if (!output.defined() || output.numel() == 0) return;
-  const StreamGuard there(communicator.stream());
+  const StreamGuard there(stream);
   const double factor = 1.0 / size;
   if (output.dtype() == DType::f32 || output.dtype() == DType::f64) return scale(output, factor);
   const Tensor wide = output.to(DType::f32);

@@ -118,7 +118,7 @@ class NcclGroup final : public ProcessGroup {
     if (operation.reduces() && operation.op == ReduceOp::avg) {
       static_cast<void>(
           // throws if this build has no kernels for the device
-          detail::target_of(core_->communicator().stream()));
+          detail::target_of(core_->communicator().collectives()));
     }
     if (operation.is_message() && (operation.tag != 0 || operation.root == any_source)) {
       throw ShapeError(fmt::format(

@@ -83,7 +83,7 @@ bool NcclInFlight::is_over_on_device() {
   NcclQueue& queue = core_.queue();
   if (!queue.is_oldest_on_stream(*this)) return false;
   if (done_.is_over()) {
-    queue.remove_oldest_on_stream();
+    queue.remove_oldest_on_stream(*this);
     return true;
   }
   static_cast<void>(core_.communicator().is_settled());  // throws if a peer or the network failed

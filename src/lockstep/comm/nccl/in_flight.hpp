@@ -54,6 +54,7 @@ class NcclInFlight final : public InFlight {
   // Of the queue:
   NcclInFlight* after_ = nullptr;
   std::uint64_t batch_ = 0;
+  NcclQueue::Lane lane_ = NcclQueue::collectives;
 };
 
 }  // namespace lockstep

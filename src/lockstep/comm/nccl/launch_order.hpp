@@ -4,7 +4,7 @@
 #include <memory>
 #include <mutex>
 
-#include <lockstep/tensor/stream.hpp>
+#include <lockstep/tensor/runtime/own_stream.hpp>
 
 namespace lockstep {
 
@@ -64,15 +64,15 @@ class LaunchOrder {
     Place* next_ = nullptr;
   };
 
-  explicit LaunchOrder(Device device) : stream_(Stream::from_pool(device)) {}
+  explicit LaunchOrder(Device device) : stream_(device) {}
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
   /// That of the groups of a device.
   [[nodiscard]] static std::shared_ptr<LaunchOrder> of(Device device);
 
-  /// The stream on which all groups launch.
-  [[nodiscard]] const Stream& stream() const noexcept { return stream_; }
+  /// The stream on which all groups launch their collectives.
+  [[nodiscard]] const Stream& stream() const noexcept { return stream_.get(); }
 
   /// The registration of a group in use: whether its collectives run in the order of the calls.
   /// Null if there are groups of the other kind.
@@ -84,7 +84,7 @@ class LaunchOrder {
   void add_group(std::uint64_t number);
 
  private:
-  Stream stream_;
+  OwnStream stream_;
   std::mutex mutex_;
   std::weak_ptr<const bool> is_late_;
   std::int64_t clock_ = 0;

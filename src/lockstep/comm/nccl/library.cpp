@@ -1,5 +1,5 @@
-// The only file that calls NCCL.
-#include <cuda_runtime_api.h>
+// The only file that calls NCCL. It makes a communicator's device current where it needs to, and
+// afterwards that of before: choose_cuda_device() comes first.
 #include <fmt/format.h>
 #include <nccl.h>
 
@@ -8,6 +8,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/nccl/api.hpp>
 #include <lockstep/comm/nccl_group.hpp>
+#include <lockstep/tensor/runtime/cuda_device_scope.hpp>
 
 namespace lockstep {
 namespace {
@@ -53,26 +54,6 @@ ncclRedOp_t op_of(ReduceOp op, DType dtype) {
   }
 }
 
-/// Makes `device` current for this thread's CUDA calls while alive.
-class CudaDevice {
- public:
-  explicit CudaDevice(int device) : here_(device) {
-    is_there_ = cudaGetDevice(&before_) == cudaSuccess &&
-                (before_ == here_ || cudaSetDevice(here_) == cudaSuccess);
-  }
-  ~CudaDevice() {
-    if (is_there_ && before_ != here_) static_cast<void>(cudaSetDevice(before_));
-  }
-  CudaDevice(const CudaDevice&) = delete;
-  CudaDevice& operator=(const CudaDevice&) = delete;
-
-  [[nodiscard]] bool is_there() const noexcept { return is_there_; }
-
- private:
-  int before_ = 0, here_;
-  bool is_there_ = false;
-};
-
 std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 class NcclLibrary final : public NcclApi {
@@ -86,17 +67,21 @@ class NcclLibrary final : public NcclApi {
     return status_of(result);
   }
   NcclStatus init(Comm& comm, int ranks, const NcclId& id, int rank, int device) override {
-    const CudaDevice here(device);
-    if (!here.is_there()) return status_of(ncclUnhandledCudaError);
     ncclUniqueId agreed;
     std::memcpy(agreed.internal, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return status_of(ncclCommInitRankConfig(&comm, ranks, agreed, rank, &config));
+    try {
+      const detail::CudaDeviceScope here(device);
+      return status_of(ncclCommInitRankConfig(&comm, ranks, agreed, rank, &config));
+    } catch (const DeviceError&) {
+      return status_of(ncclUnhandledCudaError);
+    }
   }
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
   [[nodiscard]] bool can_split() const noexcept override { return true; }
   NcclStatus split(Comm parent, int colour, int key, Comm& part) override {
+    detail::choose_cuda_device();
     return status_of(ncclCommSplit(parent, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part,
                                    nullptr));  // the new communicator does not block either
   }
@@ -109,10 +94,22 @@ class NcclLibrary final : public NcclApi {
     const ncclResult_t asked = ncclCommGetAsyncError(comm, &status);
     return status_of(asked == ncclSuccess ? status : asked);
   }
-  NcclStatus finalize(Comm comm) override { return status_of(ncclCommFinalize(comm)); }
-  NcclStatus destroy(Comm comm) override { return status_of(ncclCommDestroy(comm)); }
-  NcclStatus abort(Comm comm) override { return status_of(ncclCommAbort(comm)); }
-  NcclStatus group_start() override { return status_of(ncclGroupStart()); }
+  NcclStatus finalize(Comm comm) override {
+    detail::choose_cuda_device();
+    return status_of(ncclCommFinalize(comm));
+  }
+  NcclStatus destroy(Comm comm) override {
+    detail::choose_cuda_device();
+    return status_of(ncclCommDestroy(comm));
+  }
+  NcclStatus abort(Comm comm) override {
+    detail::choose_cuda_device();
+    return status_of(ncclCommAbort(comm));
+  }
+  NcclStatus group_start() override {
+    detail::choose_cuda_device();
+    return status_of(ncclGroupStart());
+  }
   NcclStatus group_end() override { return status_of(ncclGroupEnd()); }
   NcclStatus all_reduce(const void* input, void* output, std::int64_t count, DType dtype,
                         ReduceOp op, Comm comm, Stream stream) override {

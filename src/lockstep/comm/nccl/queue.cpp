@@ -47,13 +47,29 @@ NcclInFlight* NcclQueue::ready_batch() {
   return !first_with_place || first_with_place->place_.is_first() ? last : nullptr;
 }
 
+const Stream& NcclQueue::stream_of(Lane lane) const {
+  return lane == messages ? communicator_.messages() : communicator_.collectives();
+}
+
+bool NcclQueue::is_oldest_on_stream(const NcclInFlight& work) const noexcept {
+  return on_stream_[work.lane_].first == &work;
+}
+
+void NcclQueue::remove_oldest_on_stream(const NcclInFlight& work) noexcept {
+  on_stream_[work.lane_].remove_first();
+}
+
 void NcclQueue::give_to_nccl(NcclInFlight* last) {
+  given_lane_ = messages;
+  for (NcclInFlight* work = waiting_.first; work != last->after_; work = work->after_) {
+    if (!work->operation().is_message()) given_lane_ = collectives;
+  }
+  const Stream& stream = stream_of(given_lane_);
   communicator_.expect_accepted(communicator_.api().group_start(), "ncclGroupStart");
   try {
-    for (NcclInFlight* work = waiting_.first;; work = work->after_) {
-      work->input_ready_.make_wait(communicator_.stream());
-      enqueue(communicator_, work->operation(), rank_, size_);
-      if (work == last) break;
+    for (NcclInFlight* work = waiting_.first; work != last->after_; work = work->after_) {
+      work->input_ready_.make_wait(stream);
+      enqueue(communicator_, work->operation(), stream, rank_, size_);
     }
   } catch (...) {  // no NCCL group may stay open
     static_cast<void>(communicator_.api().group_end());
@@ -65,13 +81,15 @@ void NcclQueue::give_to_nccl(NcclInFlight* last) {
 
 /// NCCL's kernels are on the stream: record events behind them.
 void NcclQueue::release_batch() {
+  const Stream& stream = stream_of(given_lane_);
   for (;;) {
     NcclInFlight& work = *waiting_.first;
-    enqueue_mean(communicator_, work.operation(), size_);
-    work.done_.record(communicator_.events(), communicator_.stream());
+    enqueue_mean(work.operation(), stream, size_);
+    work.done_.record(communicator_.events(), stream);
     const bool was_last = &work == given_;
     waiting_.remove_first();
-    on_stream_.add(work);
+    work.lane_ = given_lane_;
+    on_stream_[given_lane_].add(work);
     work.on_stream_ = true;
     work.launched_at_ = Clock::now();
     work.place_.leave();
@@ -82,7 +100,8 @@ void NcclQueue::release_batch() {
 
 void NcclQueue::clear() noexcept {
   for (NcclInFlight* work = waiting_.first; work; work = work->after_) work->place_.leave();
-  waiting_ = on_stream_ = {};
+  waiting_ = {};
+  on_stream_ = {};
   given_ = nullptr;
 }
 

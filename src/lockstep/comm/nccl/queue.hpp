@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <lockstep/comm/nccl/communicator.hpp>
@@ -11,10 +13,14 @@ class NcclInFlight;
 /// A group's operations until the device has completed them. They are launched in the order of the
 /// calls, the same on every rank, each when its ranks agree on it and its turn on the device has
 /// come (LaunchOrder). A batch is launched together, when the last of it is ready and the first has
-/// its turn. Messages have no turn. An ncclGroup is opened and closed within one call here: NCCL
-/// keeps it per thread, and would add other communicators' calls to it.
+/// its turn. Messages have no turn, and a stream of their own, unless a collective is in their
+/// batch. An ncclGroup is opened and closed within one call here: NCCL keeps it per thread, and
+/// would add other communicators' calls to it.
 class NcclQueue {
  public:
+  /// The stream of an operation.
+  enum Lane : std::size_t { collectives, messages };
+
   NcclQueue(NcclCommunicator& communicator, int rank, int size)
       : communicator_(communicator), rank_(rank), size_(size) {}
 
@@ -27,13 +33,11 @@ class NcclQueue {
   /// Launches operations that are ready, without waiting. Throws NcclError, DeviceError, or an
   /// operation's own error.
   void advance();
-  /// The only operation to ask the device about: the stream keeps the order, and a query takes the
-  /// host about as long as a launch.
-  [[nodiscard]] bool is_oldest_on_stream(const NcclInFlight& work) const noexcept {
-    return on_stream_.first == &work;
-  }
+  /// Whether to ask the device about this operation: its stream keeps the order, and a query takes
+  /// the host about as long as a launch.
+  [[nodiscard]] bool is_oldest_on_stream(const NcclInFlight& work) const noexcept;
   /// The device has completed that one.
-  void remove_oldest_on_stream() noexcept { on_stream_.remove_first(); }
+  void remove_oldest_on_stream(const NcclInFlight& work) noexcept;
   /// The group has ended: nothing more is handed over.
   void clear() noexcept;
 
@@ -51,12 +55,14 @@ class NcclQueue {
   [[nodiscard]] NcclInFlight* ready_batch();
   void give_to_nccl(NcclInFlight* last);
   void release_batch();
+  [[nodiscard]] const Stream& stream_of(Lane lane) const;
 
   NcclCommunicator& communicator_;
   int rank_, size_;
   Line waiting_;                   // until NCCL has them
-  Line on_stream_;                 // until the device has completed them
+  std::array<Line, 2> on_stream_;  // until the device has completed them
   NcclInFlight* given_ = nullptr;  // last operation of those that NCCL is taking
+  Lane given_lane_ = collectives;
   std::uint64_t batches_ = 0;
   std::uint64_t open_batch_ = 0;  // being collected; 0: none
 };

@@ -88,6 +88,8 @@ class SlabLoss {
   [[nodiscard]] std::int64_t columns_of_a_rank() const {
     return (slab_.classes + group_->size() - 1) / group_->size();
   }
+  /// A target of the next rank's classes would be in them.
+  [[nodiscard]] bool takes_more_columns() const { return false; }
   [[nodiscard]] const LossOptions& options() const { return options_; }
   void forward(const Tensor& logits, const Tensor& target, const Tensor& /*losses*/,
                const Tensor& stats) const {

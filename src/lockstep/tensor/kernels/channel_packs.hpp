@@ -43,9 +43,16 @@ class ChannelsOfPack {
   class Channels {
    public:
     KOKKOS_FUNCTION explicit Channels(std::int64_t first) : first_(first) {}
-    /// Of the pack's value e.
-    [[nodiscard]] KOKKOS_FUNCTION std::int64_t operator[](int e) const {
-      return of == PackOf::channels ? first_ + e : first_;
+    /// The number of each value's channel.
+    template <class T>
+    [[nodiscard]] KOKKOS_FUNCTION Pack<T, n> numbers(const ByColumn<T>& by_channel) const {
+      if constexpr (of == PackOf::channels) {
+        return by_channel.template pack<n>(first_);
+      } else {
+        Pack<T, n> result;
+        for (int e = 0; e < n; ++e) result.values[e] = by_channel.data[first_];
+        return result;
+      }
     }
 
    private:

@@ -79,6 +79,24 @@ class Lanes<Kokkos::Cuda> {
     Kokkos::single(Kokkos::PerTeam(member_), f);
   }
 
+  template <class State, class Load, class F>
+  KOKKOS_FUNCTION State fold(State state, const Load& load, const F& f) const {
+    with_loads(load, [&](std::int64_t c, const auto& loaded) { f(state, c, loaded); });
+    return state;
+  }
+  template <class Load, class F>
+  KOKKOS_FUNCTION void each(const Load& load, const F& f) const {
+    with_loads(load, f);
+  }
+  template <class T>
+  KOKKOS_FUNCTION T all_sum(T value) const {
+    return of_all_threads(value, Plus());
+  }
+  template <class T>
+  KOKKOS_FUNCTION T all_max(T value) const {
+    return of_all_threads(value, Larger());
+  }
+
  private:
   /// Columns that a thread reads for at a time, of one result and of n.
   static constexpr int ahead = 8;
@@ -106,6 +124,19 @@ class Lanes<Kokkos::Cuda> {
     std::int64_t c = begin;
     for (; c + (strip - 1) * step < width_; c += strip * step) f(Strip<strip>(), c);
     if constexpr (strip > 1) by_strips<strip / 2>(c, f);
+  }
+
+  /// f(c, load(c)) for this thread's columns, with up to 64 bytes of loads before the first f.
+  template <class Load, class F>
+  KOKKOS_FUNCTION void with_loads(const Load& load, const F& f) const {
+    using Loaded = decltype(load(std::int64_t{}));
+    constexpr int strip = sizeof(Loaded) <= 16 ? 4 : sizeof(Loaded) <= 32 ? 2 : 1;
+    const std::int64_t step = member_.team_size();
+    by_strips<strip>(member_.team_rank(), [&]<int n>(Strip<n>, std::int64_t c) {
+      Loaded loaded[n];
+      for (int i = 0; i < n; ++i) loaded[i] = load(c + i * step);
+      for (int i = 0; i < n; ++i) f(c + i * step, loaded[i]);
+    });
   }
 
   struct Plus {

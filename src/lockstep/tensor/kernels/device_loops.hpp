@@ -30,6 +30,34 @@ inline bool is_aligned_to_packs(const Tensor& t, std::size_t n) {
          reinterpret_cast<std::uintptr_t>(t.kernel_data()) % (n * size_of(t.dtype())) == 0;
 }
 
+/// Numbers of which each row, or each position of an image, reads all: an element a column, or a
+/// channel.
+template <class T>
+struct ByColumn {
+  const T* data;
+  bool is_aligned;  ///< to 16 bytes
+
+  template <class Space>
+  static ByColumn of(const Tensor& t) {
+    return {flat_view<Space, const T>(t).data(), is_aligned_to_packs(t, 16 / sizeof(T))};
+  }
+  /// n elements from `first` on, in loads of up to 16 bytes where `first` is a multiple of n.
+  template <int n>
+  [[nodiscard]] KOKKOS_FUNCTION Pack<T, n> pack(std::int64_t first, bool is_multiple = true) const {
+    constexpr int most = 16 / sizeof(T), m = most < n ? most : n;  // elements of a load
+    Pack<T, n> result;
+    if (is_multiple && is_aligned) {
+      for (int k = 0; k < n / m; ++k) {
+        const Pack<T, m> part = load_pack<m>(data, first / m + k);
+        for (int e = 0; e < m; ++e) result.values[k * m + e] = part.values[e];
+      }
+    } else {
+      for (int e = 0; e < n; ++e) result.values[e] = data[first + e];
+    }
+    return result;
+  }
+};
+
 /// Sums of f(r), arrays of n numbers, over r in [begin, end) by one thread: `group` calls of f,
 /// a power of 2, have their loads under way at once.
 template <int group, class T, std::size_t n, class F>

@@ -47,8 +47,14 @@ void for_each_here(const char* label, const Space& space, std::int64_t n, const 
   } else {
     // Kokkos takes a std::string: made once a kernel (F), else every launch would allocate.
     static const std::string name(label);
-    Kokkos::parallel_for(
-        name, Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
+    // Kokkos before 4.6 counts the threads of a launch in 32 bits.
+    constexpr std::int64_t most = std::int64_t{1} << 30U;
+    for (std::int64_t begin = 0; begin < n; begin += most) {
+      Kokkos::parallel_for(name,
+                           Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(
+                               space, begin, n - begin < most ? n : begin + most),
+                           f);
+    }
   }
 }
 
@@ -309,6 +315,30 @@ class Lanes<Space> {
     f();
   }
 
+  // For rows of packs (packed_row.hpp), which only a GPU and its stand-in have. A team's threads
+  // have the loads of several columns under way before they use the first.
+
+  /// f(state, c, load(c)) for the calling thread's columns; returns its state.
+  template <class State, class Load, class F>
+  [[nodiscard]] KOKKOS_FUNCTION State fold(State state, const Load& load, const F& f) const {
+    for (std::int64_t c = 0; c < width_; ++c) f(state, c, load(c));
+    return state;
+  }
+  /// f(c, load(c)) for every column. f writes nothing that load reads for another column.
+  template <class Load, class F>
+  KOKKOS_FUNCTION void each(const Load& load, const F& f) const {
+    for (std::int64_t c = 0; c < width_; ++c) f(c, load(c));
+  }
+  /// Of the threads' values.
+  template <class T>
+  [[nodiscard]] KOKKOS_FUNCTION T all_sum(T value) const {
+    return value;
+  }
+  template <class T>
+  [[nodiscard]] KOKKOS_FUNCTION T all_max(T value) const {
+    return value;
+  }
+
  private:
 #if defined(__CUDACC__)  // nvcc has no vectors
   template <class T, std::size_t bytes>
@@ -465,7 +495,7 @@ namespace detail {
 
 /// Rows as the int by which Kokkos counts the teams of a launch. Throws ShapeError for more.
 [[nodiscard]] inline int team_count(const char* label, std::int64_t rows) {
-  constexpr int most = std::numeric_limits<int>::max();
+  constexpr int most = std::numeric_limits<int>::max() - 1;  // Kokkos adds one
   if (rows > most) {
     throw ShapeError(std::string(label) + ": a GPU takes at most " + std::to_string(most) +
                      " rows at once, not " + std::to_string(rows));
@@ -476,7 +506,7 @@ namespace detail {
 }  // namespace detail
 
 /// f(row, lanes) for every row of a rows x width problem. On a GPU throws ShapeError for more than
-/// 2^31 - 1 rows.
+/// 2^31 - 2 rows.
 template <class Space, class F>
 void for_each_row(const char* label, const Space& space, std::int64_t rows, std::int64_t width,
                   const F& f) {
@@ -498,6 +528,22 @@ void for_each_row(const char* label, const Space& space, std::int64_t rows, std:
         });
 #endif
   }
+}
+
+/// f(row, begin, lanes) for parts of every row, where lanes go through the columns from `begin` on:
+/// few long rows would not fill a GPU.
+template <class Space, class F>
+void for_each_part_of_rows(const char* label, const Space& space, std::int64_t rows,
+                           std::int64_t width, const F& f) {
+  constexpr std::int64_t length = 4096;
+  const std::int64_t parts = width > length ? (width + length - 1) / length : 1;
+  for_each_row(
+      label, space, rows * parts, parts > 1 ? length : width,
+      KOKKOS_LAMBDA(std::int64_t i, const Lanes<Space>& lanes) {
+        const std::int64_t row = i / parts, begin = (i - row * parts) * length;
+        const std::int64_t left = width - begin;
+        f(row, begin, lanes.of_width(left < length ? left : length));
+      });
 }
 
 }  // namespace lockstep

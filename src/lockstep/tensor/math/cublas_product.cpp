@@ -152,7 +152,6 @@ class CublasPlan final : public ProductPlan {
       set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_to(product_.vector_alignment));
     }
     if (has_second()) {
-      set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(product_.results));
       set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product_.second.stride);
       set(check, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aligned_to(product_.second.alignment));
     }
@@ -194,12 +193,23 @@ class CublasPlan final : public ProductPlan {
     if (has_vector()) of_results = std::min(of_results, product_.vector_alignment);
     if (has_second()) of_results = std::min(of_results, product_.second.alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(of_results));
+    // Otherwise parts of a sum that run side by side are added in the results' 16 bits.
+    if (is_half(product_.results)) {
+      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+             std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    }
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle_, &operation_, &left_, &right_, &result_, &result_, &preference, 1, &found, &count);
     if (status == CUBLAS_STATUS_SUCCESS) {
       status = count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
+    }
+    // Heuristics may name an algorithm that does not have the epilogue.
+    if (status == CUBLAS_STATUS_SUCCESS && product_.epilogue != Epilogue::none) {
+      cublasLtMatmulHeuristicResult_t checked{};
+      status = cublasLtMatmulAlgoCheck(handle_, &operation_, &left_, &right_, &result_, &result_,
+                                       &found.algo, &checked);
     }
     // Without the epilogue, any error but that of a missing algorithm shows again.
     if (status != CUBLAS_STATUS_SUCCESS && product_.epilogue != Epilogue::none) return;

@@ -131,6 +131,10 @@ bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
   return run_if_planned(plan_for<ProductPlan>(math, name, product, device), name, at, device);
 }
 
+bool has_plan(DeviceMath& math, const char* name, const Convolution& convolution, Device device) {
+  return plan_for<ConvolutionPlan>(math, name, convolution, device) != nullptr;
+}
+
 bool run(DeviceMath& math, const char* name, const Convolution& convolution,
          const ConvolutionAddresses& at, Device device) {
   return run_if_planned(plan_for<ConvolutionPlan>(math, name, convolution, device), name, at,

@@ -191,6 +191,9 @@ class MathStandIn {
 /// library has only without its epilogue.
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
                        const ProductAddresses& at, Device device);
+/// Whether the library has it.
+[[nodiscard]] bool has_plan(DeviceMath& math, const char* name, const Convolution& convolution,
+                            Device device);
 /// Returns false and does nothing for a convolution of 16 bits, or an attention, that the library
 /// lacks.
 [[nodiscard]] bool run(DeviceMath& math, const char* name, const Convolution& convolution,

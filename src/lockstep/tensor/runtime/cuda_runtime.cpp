@@ -1,18 +1,28 @@
-// The only file of this layer that calls the CUDA runtime, except for CudaDeviceScope.
-#include <lockstep/tensor/runtime/cuda_device_scope.hpp>
+// The only file of this layer that calls the CUDA runtime, except for cuda_device_scope.
+#include <lockstep/tensor/runtime/cuda_runtime.hpp>
 
+#include <memory>
 #include <string>
+
+#include <lockstep/tensor/runtime/cuda_device_scope.hpp>
 
 namespace lockstep {
 namespace {
 
+using detail::choose_cuda_device;
 using detail::CudaDeviceScope;
 
 void expect(cudaError_t status, const char* call) { detail::expect_cuda(status, call); }
 
-cudaStream_t of(RuntimeStream* stream) { return reinterpret_cast<cudaStream_t>(stream); }
-cudaEvent_t of(RuntimeEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
-cudaGraphExec_t of(RuntimeGraph* graph) { return reinterpret_cast<cudaGraphExec_t>(graph); }
+// A call that takes one of these names no device.
+template <class Handle, class Record>
+Handle handle_of(Record* record) {
+  choose_cuda_device();
+  return reinterpret_cast<Handle>(record);
+}
+cudaStream_t of(RuntimeStream* stream) { return handle_of<cudaStream_t>(stream); }
+cudaEvent_t of(RuntimeEvent* event) { return handle_of<cudaEvent_t>(event); }
+cudaGraphExec_t of(RuntimeGraph* graph) { return handle_of<cudaGraphExec_t>(graph); }
 
 class CudaRuntime final : public DeviceRuntime {
  public:
@@ -38,9 +48,13 @@ class CudaRuntime final : public DeviceRuntime {
     expect(status, "cudaMalloc");
     return data;
   }
-  void free(int /*device*/, void* data) noexcept override { static_cast<void>(cudaFree(data)); }
+  void free(int /*device*/, void* data) noexcept override {
+    choose_cuda_device();
+    static_cast<void>(cudaFree(data));
+  }
 
   [[nodiscard]] void* allocate_pinned(std::size_t bytes) override {
+    choose_cuda_device();
     void* data = nullptr;
     const cudaError_t status = cudaHostAlloc(&data, bytes > 0 ? bytes : 1, cudaHostAllocPortable);
     if (status == cudaErrorMemoryAllocation) {
@@ -50,7 +64,10 @@ class CudaRuntime final : public DeviceRuntime {
     expect(status, "cudaHostAlloc");
     return data;
   }
-  void free_pinned(void* data) noexcept override { static_cast<void>(cudaFreeHost(data)); }
+  void free_pinned(void* data) noexcept override {
+    choose_cuda_device();
+    static_cast<void>(cudaFreeHost(data));
+  }
 
   [[nodiscard]] RuntimeStream* make_stream(int device) override {
     const CudaDeviceScope here(device);
@@ -142,11 +159,6 @@ class CudaRuntime final : public DeviceRuntime {
 
 }  // namespace
 
-bool has_cuda_runtime() noexcept { return true; }
-
-DeviceRuntime& detail::cuda_runtime() {
-  static auto* const runtime = new CudaRuntime;  // tensors may outlive main()
-  return *runtime;
-}
+std::unique_ptr<DeviceRuntime> make_cuda_runtime() { return std::make_unique<CudaRuntime>(); }
 
 }  // namespace lockstep

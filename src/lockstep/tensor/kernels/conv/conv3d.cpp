@@ -10,6 +10,7 @@
 namespace lockstep {
 namespace {
 
+using detail::ByColumn;
 using detail::ChannelParts;
 using detail::ChannelsOfPack;
 using detail::Conv2dProblem;
@@ -59,17 +60,17 @@ void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
 template <int n, PackOf of, class T, class Space>
 void bias_to_packs(const Space& space, const Tensor& bias, const ChannelParts& parts,
                    const Tensor& y) {
-  const T* const b = flat_view<Space, const T>(bias).data();
+  const auto b = ByColumn<T>::template of<Space>(bias);
   T* const out = flat_view<Space, T>(y).data();
   const ChannelsOfPack<n, of> channels_of(parts);
   for_each(
       "lockstep::add_channel_bias_to_packs", space, y.numel() / n, KOKKOS_LAMBDA(std::int64_t i) {
         using Sum = SumOf<T>;
-        const auto channels = channels_of(i);
+        const auto shifts = channels_of(i).numbers(b);
         auto pack = load_pack<n>(out, i);
         for (int e = 0; e < n; ++e) {
           pack.values[e] =
-              static_cast<T>(static_cast<Sum>(pack.values[e]) + static_cast<Sum>(b[channels[e]]));
+              static_cast<T>(static_cast<Sum>(pack.values[e]) + static_cast<Sum>(shifts.values[e]));
         }
         store_pack(pack, out, i);
       });

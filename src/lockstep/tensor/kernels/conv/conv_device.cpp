@@ -167,11 +167,11 @@ bool run_channels_last(math::DeviceMath& math, const Conv2dProblem& p, Convoluti
   Convolution c = with_channels_last(convolution_of(p, pass, dtype, p.n));
   const bool is_direct = is_channel_blocked(t.result) && t.result.dtype() == dtype;
   c.accumulate = accumulate && is_direct;
+  if (!math::has_plan(math, name_of(p), c, device)) return false;  // before operands are rearranged
   const Tensor stored =
       is_direct ? t.result : empty_channel_blocked(plain_shape(t.result), dtype, device);
-  if (!is_run(math, p, c, {in_channel_blocks(t.first), in_channel_blocks(t.second), stored})) {
-    return false;
-  }
+  static_cast<void>(
+      is_run(math, p, c, {in_channel_blocks(t.first), in_channel_blocks(t.second), stored}));
   if (is_direct) return true;
   const Tensor found = stored.to(t.result.dtype());
   if (!is_channel_blocked(t.result)) {

@@ -3,9 +3,11 @@
 #include <string>
 
 #include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/kernels/data/segment_sums.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
@@ -87,6 +89,21 @@ void backward_kernel(const Space& space, const Walk& walk, std::int64_t picks,
       });
 }
 
+// All picks may meet in one element: on a GPU threads share them out.
+template <class T, class Space>
+void add_segments_kernel(const Space& space, std::int64_t step, const Tensor& grad_y,
+                         const Tensor& index, const Tensor& grad_x) {
+  using Wide = SumOf<T>;
+  const auto sorted = detail::sorted_by_row(space, index);
+  const auto place = flat_view<Space, const std::int64_t>(sorted.places);
+  const auto g = flat_view<Space, const T>(grad_y);
+  const auto result = flat_view<Space, Wide>(grad_x);
+  detail::for_each_segment_sum<Wide>(
+      space, sorted, 1,
+      KOKKOS_LAMBDA(std::int64_t k, std::int64_t) { return static_cast<Wide>(g(place(k))); },
+      KOKKOS_LAMBDA(std::int64_t row, std::int64_t, Wide sum) { result(row * step) += sum; });
+}
+
 template <bool contiguous, class T, class Space>
 void find_kernel(const Space& space, const Tensor& x, const Shape& shape, const Tensor& values,
                  const Tensor& indices) {
@@ -110,10 +127,12 @@ void add_gathered(const Tensor& grad_y, int dim, const Tensor& index, const Tens
   if (index.numel() == 0) return;
   const Walk walk(grad_x.shape(), dim, index.shape(), without(index.shape(), dim));
   const std::int64_t stride = row_major_strides(index.shape())[at(dim)];
+  const std::int64_t picks = detail::extent_along(index.shape(), dim);
+  const bool is_shared_out = picks == index.numel() && math::device_math(grad_x.device());
   dispatch(current_stream(grad_x.device()), [&](const auto& space) {
     dispatch_stored(grad_y.dtype(), "gather", [&]<class T>() {
-      backward_kernel<T>(space, walk, detail::extent_along(index.shape(), dim), stride, grad_y,
-                         index, grad_x);
+      if (is_shared_out) return add_segments_kernel<T>(space, walk.step, grad_y, index, grad_x);
+      backward_kernel<T>(space, walk, picks, stride, grad_y, index, grad_x);
     });
   });
 }

@@ -100,7 +100,8 @@ void check_kernel(const Space& space, const IndexCheck& check, const Tensor& ind
         };
         const std::int64_t wrong =
             -lanes.max(-n, [&](std::int64_t i) { return is_right(i) ? -n : -i; });
-        lanes.each([&](std::int64_t i) { out(i) = is_right(i) ? in(i) : instead; });
+        lanes.write(std::array{out.data()}, false,
+                    [&](auto, std::int64_t i) { return is_right(i) ? in(i) : instead; });
         lanes.once([&] {
           if (wrong == n || first(0) != none_wrong) return;
           first(0) = wrong;

@@ -26,12 +26,13 @@ void scale_kernel(const Space& space, double p, const RandomKey& key, std::int64
   const auto dropped_below = static_cast<std::uint32_t>(p < 1.0 ? p * 0x1p32 : 0.0);
   const T kept = p < 1.0 ? static_cast<T>(1.0 / (1.0 - p)) : T{0};
   const std::int64_t whole = width / words;
-  for_each_row(
+  for_each_part_of_rows(
       "lockstep::dropout_scale", space, rows, whole,
-      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+      KOKKOS_LAMBDA(std::int64_t r, std::int64_t begin, const Lanes<Space>& lanes) {
         const auto sample = static_cast<std::uint32_t>(key.first_sample + r);
         const std::uint32_t step = key.step_now(), stream = key.stream;
-        lanes.each([&](std::int64_t b) {
+        lanes.each([&](std::int64_t l) {
+          const std::int64_t b = begin + l;
           const auto block =
               philox(static_cast<std::uint32_t>(first_block + b), sample, step, stream);
           out(r, b * words) = block[0] < dropped_below ? T{0} : kept;
@@ -39,6 +40,7 @@ void scale_kernel(const Space& space, double p, const RandomKey& key, std::int64
           out(r, b * words + 2) = block[2] < dropped_below ? T{0} : kept;
           out(r, b * words + 3) = block[3] < dropped_below ? T{0} : kept;
         });
+        if (begin > 0) return;
         lanes.once([&] {
           const auto block =
               philox(static_cast<std::uint32_t>(first_block + whole), sample, step, stream);
@@ -69,11 +71,12 @@ void apply_kernel(const Space& space, const Tensor& x, const Tensor& scale, SumO
   const auto in = view<Space, const T, 2>(x.reshape({rows, width}));
   const auto factor = flat_view<Space, const S>(scale);
   const auto out = view<Space, T, 2>(y.reshape({rows, width}));
-  for_each_row(
+  for_each_part_of_rows(
       "lockstep::apply_scale", space, rows, width,
-      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+      KOKKOS_LAMBDA(std::int64_t r, std::int64_t begin, const Lanes<Space>& lanes) {
         const Wide by = scale_of<Wide>(factor(r), kept);
-        lanes.each([&](std::int64_t c) {
+        lanes.each([&](std::int64_t l) {
+          const std::int64_t c = begin + l;
           out(r, c) = static_cast<T>((accumulate ? static_cast<Wide>(out(r, c)) : Wide{0}) +
                                      static_cast<Wide>(in(r, c)) * by);
         });

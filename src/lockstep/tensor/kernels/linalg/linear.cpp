@@ -83,7 +83,7 @@ Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
   const Tensor rows = as_matrix(x), out = as_matrix(y);
-  math::product("linear", {.m = out.size(0), .n = out.size(1), .k = rows.size(1)}, matrix(rows),
+  math::product("linear", {.m = out.size(0), .n = weight.size(0), .k = rows.size(1)}, matrix(rows),
                 matrix(weight, true), matrix(out), bias);
 }
 

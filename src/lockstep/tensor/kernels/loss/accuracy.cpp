@@ -11,22 +11,27 @@ void count_correct_kernel(const Space& space, const Tensor& scores, const Tensor
                           std::int64_t k, const Tensor& count) {
   const auto x = view<Space, const T, 2>(scores);                  // (samples, classes)
   const auto wanted = view<Space, const std::int64_t, 1>(target);  // (samples)
-  const auto out = view<Space, std::int64_t, 1>(count);            // (1)
+  const Tensor hits = Tensor::empty({scores.size(0)}, DType::i64, scores.device());
+  const auto is_hit = view<Space, std::int64_t, 1>(hits);  // (samples)
+  const auto out = view<Space, std::int64_t, 1>(count);    // (1)
   const std::int64_t samples = scores.size(0), classes = scores.size(1);
+  for_each_row(
+      "lockstep::find_correct", space, samples, classes,
+      KOKKOS_LAMBDA(std::int64_t n, const Lanes<Space>& lanes) {
+        const std::int64_t t = wanted(n);
+        const bool is_class = t >= 0 && t < classes;
+        const T score = is_class ? x(n, t) : T{0};
+        const std::int64_t ahead = lanes.sum([&](std::int64_t c) {
+          // This form ranks NaN first.
+          const bool behind = c < t ? x(n, c) < score : x(n, c) <= score;
+          return std::int64_t{behind || c == t ? 0 : 1};
+        });
+        lanes.once([&] { is_hit(n) = is_class && score == score && ahead < k ? 1 : 0; });
+      });
   for_each_row(
       "lockstep::count_correct", space, 1, samples,
       KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
-        const std::int64_t correct = lanes.sum([&](std::int64_t n) {
-          const std::int64_t t = wanted(n);
-          if (t < 0 || t >= classes) return std::int64_t{0};
-          std::int64_t ahead = x(n, t) == x(n, t) ? 0 : k;
-          for (std::int64_t c = 0; c < classes; ++c) {
-            // This form ranks NaN first.
-            const bool behind = c < t ? x(n, c) < x(n, t) : x(n, c) <= x(n, t);
-            ahead += behind || c == t ? 0 : 1;
-          }
-          return std::int64_t{ahead < k ? 1 : 0};
-        });
+        const std::int64_t correct = lanes.sum([&](std::int64_t n) { return is_hit(n); });
         lanes.once([&] { out(0) = correct; });
       });
 }

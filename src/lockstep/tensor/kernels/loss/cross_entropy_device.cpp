@@ -28,22 +28,19 @@ void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t chosen = t(r);
         const PackedRow<n> row(r * classes, classes);
-        const auto packs = lanes.of_width(row.packs());
-        const LargestAndSum<Wide> found = largest_and_sum(packs, row, in);
+        const LargestAndSum<Wide> found = largest_and_sum(lanes, row, in);
         const Wide largest = found.largest, log_sum = std::log(found.sum);
         Wide loss{0};
         if (chosen != ignored) {
           const Wide x_chosen = static_cast<Wide>(in[r * classes + chosen]);
           loss = -(Wide{1} - smoothing) * weight(chosen) * (x_chosen - largest - log_sum);
           if (smoothing > Wide{0}) {
-            loss -= even * packs.sum([&](std::int64_t p) {
-              return row.sum(
-                  p,
-                  [&](std::int64_t c, Wide value) {
-                    return weight(c) * (value - largest - log_sum);
-                  },
-                  in);
-            });
+            loss -= even * row.template sum<Wide>(
+                               lanes,
+                               [&](std::int64_t c, Wide value) {
+                                 return weight(c) * (value - largest - log_sum);
+                               },
+                               in);
           }
         }
         lanes.once([&] {
@@ -72,13 +69,8 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
       "lockstep::cross_entropy_device_backward", space, target.numel(), classes / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * classes, classes);
-        const auto packs = lanes.of_width(row.packs());
         if (t(r) == of.ignored) {
-          if (!accumulate) {
-            packs.each([&](std::int64_t p) {
-              row.set(p, false, out, [](std::int64_t) { return Wide{0}; });
-            });
-          }
+          if (!accumulate) row.set(lanes, false, out, [](std::int64_t) { return Wide{0}; });
           return;
         }
         const std::int64_t chosen = of.column(t(r));
@@ -88,16 +80,14 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
         if (of.smoothing > Wide{0}) total += of.even * of.all_weights(lanes.of_width(classes));
         const Wide scale = g * total, pull = g * at_chosen, even_pull = g * of.even;
         const bool pulls_each = of.weight.given && of.smoothing > Wide{0};
-        packs.each([&](std::int64_t p) {
-          row.set(
-              p, accumulate, out,
-              [&](std::int64_t c, Wide value) {
-                const Wide slope = scale * math::exp_or_zero(value - largest - log_sum);
-                const Wide all = pulls_each ? even_pull * of.weight(of.first + c) : even_pull;
-                return slope - all - (c == chosen ? pull : Wide{0});
-              },
-              in);
-        });
+        row.set(
+            lanes, accumulate, out,
+            [&](std::int64_t c, Wide value) {
+              const Wide slope = scale * math::exp_or_zero(value - largest - log_sum);
+              const Wide all = pulls_each ? even_pull * of.weight(of.first + c) : even_pull;
+              return slope - all - (c == chosen ? pull : Wide{0});
+            },
+            in);
       });
 }
 

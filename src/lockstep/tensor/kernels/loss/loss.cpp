@@ -1,5 +1,7 @@
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 
+#include <limits>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
@@ -27,6 +29,17 @@ std::string no_class(const IndexCheck& check, std::int64_t row, std::int64_t tar
   return std::string(check.operation) + ": target " + std::to_string(target) + " in row " +
          std::to_string(row) + " is not a class: there are " + std::to_string(check.count) +
          ", counted from 0, and ignore_index is " + std::to_string(check.ignored);
+}
+
+template <class T, class Space>
+void mask_kernel(const Space& space, const Tensor& x, std::int64_t first) {
+  const auto out = view<Space, T, 2>(x);
+  const std::int64_t columns = x.size(1) - first;
+  for_each(
+      "lockstep::mask_columns", space, x.size(0) * columns, KOKKOS_LAMBDA(std::int64_t i) {
+        out(i / columns, first + i % columns) =
+            static_cast<T>(-std::numeric_limits<SumOf<T>>::infinity());
+      });
 }
 
 template <class T, class Space>
@@ -137,6 +150,13 @@ void check_loss(const char* operation, const Tensor& x, const Tensor& target,
     throw ShapeError(std::string(operation) + ": the target must be i64, not " + describe(target));
   }
   check_options(operation, x, options);
+}
+
+void mask_columns(const Tensor& x, std::int64_t first) {
+  if (x.size(0) == 0 || x.size(1) == first) return;
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_stored(x.dtype(), "mask_columns", [&]<class T>() { mask_kernel<T>(space, x, first); });
+  });
 }
 
 void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,

@@ -33,6 +33,9 @@ void check_loss(const char* operation, const Tensor& x, const Tensor& target,
 /// The checks of x and the options alone.
 void check_options(const char* operation, const Tensor& x, const LossOptions& options);
 
+/// x[row, c] = -infinity for the columns c >= `first` of x [rows, columns].
+void mask_columns(const Tensor& x, std::int64_t first);
+
 /// losses[row] = -w[t] x[row, t], 0 for ignored rows. losses has the target's shape.
 void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
                       const Tensor& losses);

@@ -202,10 +202,10 @@ void normalise(const Space& space, const BatchNormInputs& in, const ChannelParts
   T* const out = flat_view<Space, T>(y).data();
   const bool has_residual = in.residual.defined();
   const T* const residual = flat_view<Space, const T>(has_residual ? in.residual : in.x).data();
-  const auto weight = view<Space, const Wide, 1>(in.weight);
-  const auto bias = view<Space, const Wide, 1>(in.bias);
-  const auto mean = view<Space, const Wide, 1>(saved.mean);
-  const auto inverse_std = view<Space, const Wide, 1>(saved.inverse_std);
+  const auto weight = ByColumn<Wide>::template of<Space>(in.weight),
+             bias = ByColumn<Wide>::template of<Space>(in.bias),
+             mean = ByColumn<Wide>::template of<Space>(saved.mean),
+             inverse_std = ByColumn<Wide>::template of<Space>(saved.inverse_std);
   const Wide least = in.relu ? Wide{0} : -std::numeric_limits<Wide>::infinity();
   const ChannelsOfPack<n, of> channels_of(parts);
   for_each(
@@ -214,11 +214,12 @@ void normalise(const Space& space, const BatchNormInputs& in, const ChannelParts
         Pack<T, n> more{}, result;
         if (has_residual) more = load_pack<n>(residual, i);
         const auto channels = channels_of(i);
+        const auto centers = channels.numbers(mean), inverses = channels.numbers(inverse_std),
+                   weights = channels.numbers(weight), shifts = channels.numbers(bias);
         for (int e = 0; e < n; ++e) {
-          const std::int64_t c = channels[e];
-          const Wide center = mean(c), scale = inverse_std(c) * weight(c), shift = bias(c);
-          const Wide value = (static_cast<Wide>(of_x.values[e]) - center) * scale + shift +
-                             static_cast<Wide>(more.values[e]);
+          const Wide scale = inverses.values[e] * weights.values[e];
+          const Wide value = (static_cast<Wide>(of_x.values[e]) - centers.values[e]) * scale +
+                             shifts.values[e] + static_cast<Wide>(more.values[e]);
           result.values[e] = static_cast<T>(value < least ? least : value);
         }
         store_pack(result, out, i);

@@ -159,12 +159,14 @@ void gradients_of_elements(const Space& space, const BatchNormInputs& in,
   const bool is_constant = !coefficients.defined();
   T* const grad_x = want_x ? flat_view<Space, T>(gradients.x).data() : nullptr;
   T* const grad_residual = want_residual ? flat_view<Space, T>(gradients.residual).data() : nullptr;
-  const auto weight = view<Space, const Wide, 1>(in.weight);
-  const auto mean = view<Space, const Wide, 1>(saved.mean);
-  const auto inverse_std = view<Space, const Wide, 1>(saved.inverse_std);
-  const Wide* const means_g =
-      flat_view<Space, const Wide>(is_constant ? saved.mean : coefficients).data();
-  const Wide* const slopes = is_constant ? means_g : means_g + parts.channels;
+  const auto weight = ByColumn<Wide>::template of<Space>(in.weight),
+             mean = ByColumn<Wide>::template of<Space>(saved.mean),
+             inverse_std = ByColumn<Wide>::template of<Space>(saved.inverse_std);
+  const auto row_of = [&](std::int64_t row) {
+    return ByColumn<Wide>::template of<Space>(is_constant ? saved.mean
+                                                          : coefficients.slice(row, row + 1));
+  };
+  const auto mean_g = row_of(0), slope = row_of(1);
   const ChannelsOfPack<n, of> channels_of(parts);
   for_each(
       "lockstep::batch_norm_gradients", space, in.x.numel() / n, KOKKOS_LAMBDA(std::int64_t i) {
@@ -182,13 +184,19 @@ void gradients_of_elements(const Space& space, const BatchNormInputs& in,
         if (!want_x) return;
         if (add_x) old = load_pack<n>(grad_x, i);  // perhaps the residual's, just stored
         const auto channels = channels_of(i);
+        const auto weights = channels.numbers(weight), inverses = channels.numbers(inverse_std);
+        Pack<Wide, n> centers{}, means_g{}, slopes{};
+        if (!is_constant) {
+          centers = channels.numbers(mean);
+          means_g = channels.numbers(mean_g);
+          slopes = channels.numbers(slope);
+        }
         for (int e = 0; e < n; ++e) {
-          const std::int64_t c = channels[e];
-          const Wide scale = weight(c) * inverse_std(c), center = mean(c);
-          const Wide mean_g = is_constant ? Wide{0} : means_g[c];
-          const Wide slope = is_constant ? Wide{0} : slopes[c];
-          const Wide distance = is_constant ? Wide{0} : static_cast<Wide>(x.values[e]) - center;
-          const Wide value = scale * (g.values[e] - mean_g - distance * slope);
+          const Wide scale = weights.values[e] * inverses.values[e];
+          const Wide distance =
+              is_constant ? Wide{0} : static_cast<Wide>(x.values[e]) - centers.values[e];
+          const Wide value =
+              scale * (g.values[e] - means_g.values[e] - distance * slopes.values[e]);
           result.values[e] =
               static_cast<T>(add_x ? static_cast<Wide>(old.values[e]) + value : value);
         }

@@ -71,27 +71,21 @@ void group_norm_device_kernel(const Space& space, const Tensor& x, std::int64_t 
       "lockstep::group_norm_device_forward", space, g.rows(), g.width() / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * g.width(), g.width());
-        const auto packs = lanes.of_width(row.packs());
         const Wide count = static_cast<Wide>(g.width());
-        const Wide mu = packs.sum([&](std::int64_t p) {
-          return row.sum(
-              p, [](std::int64_t, Wide value) { return value; }, in);
-        }) / count;
-        const Wide squares = packs.sum([&](std::int64_t p) {
-          return row.sum(
-              p, [&](std::int64_t, Wide value) { return (value - mu) * (value - mu); }, in);
-        });
+        const Wide mu = row.template sum<Wide>(
+                            lanes, [](std::int64_t, Wide value) { return value; }, in) /
+                        count;
+        const Wide squares = row.template sum<Wide>(
+            lanes, [&](std::int64_t, Wide value) { return (value - mu) * (value - mu); }, in);
         const Wide inverse = Wide{1} / std::sqrt(squares / count + epsilon);
         const std::int64_t first = g.first(r);
-        packs.each([&](std::int64_t p) {
-          row.set(
-              p, false, out,
-              [&](std::int64_t i, Wide value) {
-                const std::int64_t c = first + g.channel(i);
-                return (value - mu) * (w[c] * inverse) + b[c];
-              },
-              in);
-        });
+        row.set(
+            lanes, false, out,
+            [&](std::int64_t i, Wide value) {
+              const std::int64_t c = first + g.channel(i);
+              return (value - mu) * (w[c] * inverse) + b[c];
+            },
+            in);
         lanes.once([&] {
           means[r] = mu;
           inverses[r] = inverse;
@@ -116,15 +110,12 @@ void group_norm_device_sums_kernel(const Space& space, const GroupNormRows& rows
       KOKKOS_LAMBDA(std::int64_t k, const Lanes<Space>& lanes) {
         const PackedRow<n> plane(k * g.positions(), g.positions());
         const Wide mu = means[k / g.channels()], inverse = inverses[k / g.channels()];
-        const auto found =
-            lanes.of_width(plane.packs()).template sums<Wide, 2>([&](auto which, std::int64_t p) {
-              return plane.sum(
-                  p,
-                  [&](std::int64_t, Wide gradient, Wide value) {
-                    return which() == 0 ? gradient : gradient * ((value - mu) * inverse);
-                  },
-                  dy, in);
-            });
+        const auto found = plane.template sums<Wide, 2>(
+            lanes,
+            [&](auto which, std::int64_t, Wide gradient, Wide value) {
+              return which() == 0 ? gradient : gradient * ((value - mu) * inverse);
+            },
+            dy, in);
         lanes.once([&] {
           of_dy[k] = found[0];
           of_product[k] = found[1];
@@ -160,14 +151,12 @@ void group_norm_device_backward_kernel(const Space& space, const GroupNormRows& 
         const Wide mu = means[r], a = inverses[r], width = static_cast<Wide>(g.width());
         const Wide b = -totals[1] * a * a / width, c = -totals[0] * a / width - b * mu;
         const PackedRow<n> row(r * g.width(), g.width());
-        lanes.of_width(row.packs()).each([&](std::int64_t p) {
-          row.set(
-              p, accumulate, out,
-              [&](std::int64_t i, Wide gradient, Wide value) {
-                return weights[first + g.channel(i)] * a * gradient + (b * value + c);
-              },
-              dy, in);
-        });
+        row.set(
+            lanes, accumulate, out,
+            [&](std::int64_t i, Wide gradient, Wide value) {
+              return weights[first + g.channel(i)] * a * gradient + (b * value + c);
+            },
+            dy, in);
       });
 }
 

@@ -48,35 +48,28 @@ void norm_forward_kernel(const Space& space, const Tensor& x, const Tensor& weig
       "lockstep::norm_device_forward", space, x.size(0), width / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * width, width);
-        const auto packs = lanes.of_width(row.packs());
         const Wide count = static_cast<Wide>(width);
         Wide m{0};
         if (centred) {
-          m = packs.sum([&](std::int64_t p) {
-            return row.sum(
-                p, [](std::int64_t, Wide value) { return value; }, in);
-          }) / count;
+          m = row.template sum<Wide>(
+                  lanes, [](std::int64_t, Wide value) { return value; }, in) /
+              count;
         }
-        const Wide squares = packs.sum([&](std::int64_t p) {
-          return row.sum(
-              p, [&](std::int64_t, Wide value) { return (value - m) * (value - m); }, in);
-        });
+        const Wide squares = row.template sum<Wide>(
+            lanes, [&](std::int64_t, Wide value) { return (value - m) * (value - m); }, in);
         const Wide i = Wide{1} / std::sqrt(squares / count + epsilon);
-        packs.each([&](std::int64_t p) {
-          if (biased) {
-            row.set(
-                p, false, out,
-                [&](std::int64_t, Wide value, Wide scale, Wide shift) {
-                  return (value - m) * i * scale + shift;
-                },
-                in, w, b);
-          } else {
-            row.set(
-                p, false, out,
-                [&](std::int64_t, Wide value, Wide scale) { return (value - m) * i * scale; }, in,
-                w);
-          }
-        });
+        if (biased) {
+          row.set(
+              lanes, false, out,
+              [&](std::int64_t, Wide value, Wide scale, Wide shift) {
+                return (value - m) * i * scale + shift;
+              },
+              in, w, b);
+        } else {
+          row.set(
+              lanes, false, out,
+              [&](std::int64_t, Wide value, Wide scale) { return (value - m) * i * scale; }, in, w);
+        }
         lanes.once([&] {
           if (centred) means[r] = m;
           inverses(r) = i;
@@ -97,29 +90,23 @@ void norm_grad_x_kernel(const Space& space, const NormRows& rows, bool accumulat
       "lockstep::norm_grad_x", space, rows.x.size(0), width / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * width, width);
-        const auto packs = lanes.of_width(row.packs());
         const Wide mean = centred ? from.mean[r] : Wide{0}, inverse = from.inverse[r];
         // g = grad_y weight, h = (x - mean) inverse, as in norm.hpp.
-        const auto sums =
-            packs.template sums<Wide, (centred ? 2 : 1)>([&](auto which, std::int64_t p) {
-              return row.sum(
-                  p,
-                  [&](std::int64_t, Wide slope, Wide value, Wide scale) {
-                    const Wide g = slope * scale;
-                    return which() == 0 ? g * ((value - mean) * inverse) : g;
-                  },
-                  from.grad_y, from.x, weight);
-            });
+        const auto sums = row.template sums<Wide, (centred ? 2 : 1)>(
+            lanes,
+            [&](auto which, std::int64_t, Wide slope, Wide value, Wide scale) {
+              const Wide g = slope * scale;
+              return which() == 0 ? g * ((value - mean) * inverse) : g;
+            },
+            from.grad_y, from.x, weight);
         const Wide mean_gh = sums[0] * share, mean_g = centred ? sums[centred] * share : Wide{0};
-        packs.each([&](std::int64_t p) {
-          row.set(
-              p, accumulate, out,
-              [&](std::int64_t, Wide slope, Wide value, Wide scale) {
-                const Wide h = (value - mean) * inverse;
-                return inverse * (slope * scale - mean_g - h * mean_gh);
-              },
-              from.grad_y, from.x, weight);
-        });
+        row.set(
+            lanes, accumulate, out,
+            [&](std::int64_t, Wide slope, Wide value, Wide scale) {
+              const Wide h = (value - mean) * inverse;
+              return inverse * (slope * scale - mean_g - h * mean_gh);
+            },
+            from.grad_y, from.x, weight);
       });
 }
 

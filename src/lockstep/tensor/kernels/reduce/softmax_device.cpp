@@ -32,17 +32,14 @@ void softmax_forward_kernel(const Space& space, const Tensor& x, const Tensor& y
       "lockstep::softmax_device_forward", space, x.size(0), width / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * width, width);
-        const auto packs = lanes.of_width(row.packs());
-        const auto [largest, sum] = largest_and_sum(packs, row, in);
+        const auto [largest, sum] = largest_and_sum(lanes, row, in);
         const Wide m = largest, log_sum = std::log(sum), scale = Wide{1} / sum;
-        packs.each([&](std::int64_t p) {
-          row.set(
-              p, false, out,
-              [&](std::int64_t, Wide value) {
-                return of_log ? value - m - log_sum : math::exp_or_zero(value - m) * scale;
-              },
-              in);
-        });
+        row.set(
+            lanes, false, out,
+            [&](std::int64_t, Wide value) {
+              return of_log ? value - m - log_sum : math::exp_or_zero(value - m) * scale;
+            },
+            in);
       });
 }
 
@@ -58,17 +55,11 @@ void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Ten
       "lockstep::softmax_device_backward", space, y.size(0), width / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * width, width);
-        const auto packs = lanes.of_width(row.packs());
-        const Wide total = packs.sum([&](std::int64_t p) {
-          return row.sum(
-              p, [](std::int64_t, Wide slope, Wide value) { return slope * value; }, g, from);
-        });
-        packs.each([&](std::int64_t p) {
-          row.set(
-              p, accumulate, out,
-              [&](std::int64_t, Wide slope, Wide value) { return value * (slope - total); }, g,
-              from);
-        });
+        const Wide total = row.template sum<Wide>(
+            lanes, [](std::int64_t, Wide slope, Wide value) { return slope * value; }, g, from);
+        row.set(
+            lanes, accumulate, out,
+            [&](std::int64_t, Wide slope, Wide value) { return value * (slope - total); }, g, from);
       });
 }
 
@@ -85,22 +76,17 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
       "lockstep::log_softmax_device_backward", space, x_or_y.size(0), width / n,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const PackedRow<n> row(r * width, width);
-        const auto packs = lanes.of_width(row.packs());
-        const Wide total = packs.sum([&](std::int64_t p) {
-          return row.sum(
-              p, [](std::int64_t, Wide slope) { return slope; }, g);
-        });
+        const Wide total = row.template sum<Wide>(
+            lanes, [](std::int64_t, Wide slope) { return slope; }, g);
         LargestAndSum<Wide> of_x{Wide{0}, Wide{1}};
-        if (sizeof(T) == 2) of_x = largest_and_sum(packs, row, from);
+        if (sizeof(T) == 2) of_x = largest_and_sum(lanes, row, from);
         const Wide m = of_x.largest, log_sum = std::log(of_x.sum);
-        packs.each([&](std::int64_t p) {
-          row.set(
-              p, accumulate, out,
-              [&](std::int64_t, Wide slope, Wide value) {
-                return slope - math::exp_or_zero(value - m - log_sum) * total;
-              },
-              g, from);
-        });
+        row.set(
+            lanes, accumulate, out,
+            [&](std::int64_t, Wide slope, Wide value) {
+              return slope - math::exp_or_zero(value - m - log_sum) * total;
+            },
+            g, from);
       });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Sorting on devices. Private to sort.cpp.
+// Sorting on devices. Private to the kernels' .cpp files.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -115,14 +115,13 @@ void take_first_kernel(const Space& space, const SortedRuns<T>& sorted, const Sh
       });
 }
 
-/// The first `count` elements of each sorted row of x[outer, width, inner], and where they were. A
-/// merge sort from runs of `first_run` on: 2 + ceil(log2(width / first_run)) kernels with a thread
-/// an element, which makes first_run comparisons in the first and log2(run) in each merge; only
-/// the first `count` elements of a run take part in one. Memory for two copies of x and its
-/// indices.
+/// The rows of x[outer, width, inner] sorted, the first `count` elements of each. A merge sort from
+/// runs of `first_run` on: 2 + ceil(log2(width / first_run)) kernels with a thread an element,
+/// which makes first_run comparisons in the first and log2(run) in each merge; only the first
+/// `count` elements of a run take part in one. Memory for two copies of x and its indices.
 template <class T, class Space>
-void order_kernels(const Space& space, const Tensor& x, const Shape& shape, bool descending,
-                   std::int64_t count, const Tensor& values, const Tensor& indices) {
+[[nodiscard]] SortedRuns<T> sorted_rows(const Space& space, const Tensor& x, const Shape& shape,
+                                        bool descending, std::int64_t count) {
   const std::int64_t rows = shape[0] * shape[2], width = shape[1];
   SortedRuns<T> sorted(rows, width, x.device());
   sort_runs_kernel(space, x, shape, descending, sorted);
@@ -133,6 +132,14 @@ void order_kernels(const Space& space, const Tensor& x, const Shape& shape, bool
       std::swap(sorted, next);
     }
   }
+  return sorted;
+}
+
+/// The first `count` elements of each sorted row of x[outer, width, inner], and where they were.
+template <class T, class Space>
+void order_kernels(const Space& space, const Tensor& x, const Shape& shape, bool descending,
+                   std::int64_t count, const Tensor& values, const Tensor& indices) {
+  const SortedRuns<T> sorted = sorted_rows<T>(space, x, shape, descending, count);
   take_first_kernel(space, sorted, shape, count, values, indices);
 }
 

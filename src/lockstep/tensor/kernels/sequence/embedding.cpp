@@ -5,8 +5,9 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/kernels/data/segment_sums.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/sequence/row_links.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 
 namespace lockstep {
 namespace {
@@ -32,57 +33,72 @@ void forward_kernel(const Space& space, const Tensor& index, const Tensor& weigh
       });
 }
 
+/// Rows with the same index form a chain, in their order: links(0, r) is the next one after row r
+/// or -1, links(1, r) is 0 if r is the first.
+template <class Space>
+void link_kernel(const Space& space, const Tensor& index, std::int64_t table_rows,
+                 const Tensor& links) {
+  const std::int64_t rows = index.numel();
+  const Tensor newest = Tensor::full({table_rows}, -1, DType::i64, index.device());
+  const auto chosen = flat_view<Space, const std::int64_t>(index);
+  const auto last = flat_view<Space, std::int64_t>(newest);
+  const auto link = view<Space, std::int64_t, 2>(links);
+  for_each("lockstep::embedding_links", space, 1, [=](std::int64_t) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int64_t& before = last(chosen(r));
+      link(0, r) = -1;
+      link(1, r) = before < 0 ? 0 : 1;
+      if (before >= 0) link(0, before) = r;
+      before = r;
+    }
+  });
+}
+
 /// Gradients of the table's rows, from those of G. A chain is added up in the order of its rows, so
 /// the bits do not depend on threads, and is rounded once.
 template <class G, class T, class Space>
-struct ChainSums {
+void add_chains_kernel(const Space& space, const Tensor& grad_y, const Tensor& index,
+                       const Tensor& linked, std::int64_t padding_idx, const Tensor& grad_weight) {
   using Wide = SumOf<T>;
-  using From = decltype(view<Space, const G, 2>(Tensor()));
-  using To = decltype(view<Space, T, 2>(Tensor()));
-  using Links = decltype(view<Space, const std::int64_t, 2>(Tensor()));
-  From g;
-  To table;
-  Links links;
-
-  /// Adds the chain that begins at row r to `row` of the table.
-  KOKKOS_FUNCTION void add(std::int64_t r, std::int64_t row, const Lanes<Space>& lanes) const {
-    if constexpr (is_host_space<Space>) {
-      constexpr std::int64_t strip = 64;
-      const auto width = static_cast<std::int64_t>(table.extent(1));
-      for (std::int64_t c = 0; c < width; c += strip) {
-        const std::int64_t count = c + strip < width ? strip : width - c;
-        Wide sums[strip];
-        T* const to = &table(row, c);
-        for (std::int64_t l = 0; l < count; ++l) sums[l] = static_cast<Wide>(to[l]);
-        for (std::int64_t k = r; k >= 0; k = links(0, k)) {
-          const G* const from = &g(k, c);
-          for (std::int64_t l = 0; l < count; ++l) sums[l] += static_cast<Wide>(from[l]);
-        }
-        for (std::int64_t l = 0; l < count; ++l) to[l] = static_cast<T>(sums[l]);
-      }
-    } else {
-      lanes.each([&](std::int64_t c) {
-        Wide sum = static_cast<Wide>(table(row, c));
-        for (std::int64_t k = r; k >= 0; k = links(0, k)) sum += static_cast<Wide>(g(k, c));
-        table(row, c) = static_cast<T>(sum);
-      });
-    }
-  }
-};
-
-template <class G, class T, class Space>
-void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& index,
-                     const Tensor& linked, std::int64_t padding_idx, const Tensor& grad_weight) {
   const std::int64_t rows = index.numel(), width = grad_weight.size(1);
   const auto chosen = flat_view<Space, const std::int64_t>(index);
   const auto links = view<Space, const std::int64_t, 2>(linked);
-  const ChainSums<G, T, Space> sums{view<Space, const G, 2>(grad_y.reshape({rows, width})),
-                                    view<Space, T, 2>(grad_weight), links};
-  for_each_row(
-      "lockstep::embedding_backward", space, rows, width,
-      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t row = chosen(r);
-        if (row != padding_idx && links(1, r) == 0) sums.add(r, row, lanes);
+  const auto g = view<Space, const G, 2>(grad_y.reshape({rows, width}));
+  const auto table = view<Space, T, 2>(grad_weight);
+  for_each("lockstep::embedding_backward", space, rows, [=](std::int64_t r) {
+    const std::int64_t row = chosen(r);
+    if (row == padding_idx || links(1, r) != 0) return;
+    constexpr std::int64_t strip = 64;
+    for (std::int64_t c = 0; c < width; c += strip) {
+      const std::int64_t count = c + strip < width ? strip : width - c;
+      Wide sums[strip];
+      T* const to = &table(row, c);
+      for (std::int64_t l = 0; l < count; ++l) sums[l] = static_cast<Wide>(to[l]);
+      for (std::int64_t k = r; k >= 0; k = links(0, k)) {
+        const G* const from = &g(k, c);
+        for (std::int64_t l = 0; l < count; ++l) sums[l] += static_cast<Wide>(from[l]);
+      }
+      for (std::int64_t l = 0; l < count; ++l) to[l] = static_cast<T>(sums[l]);
+    }
+  });
+}
+
+/// The same on a GPU. A table may have few rows, so threads share out a row's sum.
+template <class G, class T, class Space>
+void add_segments_kernel(const Space& space, const Tensor& grad_y, const Tensor& index,
+                         std::int64_t padding_idx, const Tensor& grad_weight) {
+  using Wide = SumOf<T>;
+  const std::int64_t rows = index.numel(), width = grad_weight.size(1);
+  const auto sorted = detail::sorted_by_row(space, index);
+  const auto place = flat_view<Space, const std::int64_t>(sorted.places);
+  const auto g = view<Space, const G, 2>(grad_y.reshape({rows, width}));
+  const auto table = view<Space, T, 2>(grad_weight);
+  detail::for_each_segment_sum<Wide>(
+      space, sorted, width,
+      KOKKOS_LAMBDA(std::int64_t k, std::int64_t c) { return static_cast<Wide>(g(place(k), c)); },
+      KOKKOS_LAMBDA(std::int64_t row, std::int64_t c, Wide sum) {
+        if (row == padding_idx) return;
+        table(row, c) = static_cast<T>(static_cast<Wide>(table(row, c)) + sum);
       });
 }
 
@@ -121,16 +137,31 @@ void embedding_forward(const Tensor& index, const Tensor& weight, const Tensor& 
 void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t padding_idx,
                         bool accumulate, const Tensor& grad_weight) {
   if (!accumulate) grad_weight.zero();
-  const Tensor links = Tensor::empty({2, index.numel()}, DType::i64, index.device());
+  if (index.numel() == 0) return;
+  const bool is_of_gpu = math::device_math(grad_weight.device()) != nullptr;
   dispatch(current_stream(grad_weight.device()), [&](const auto& space) {
-    detail::link_kernel(space, index, grad_weight.size(0), links);
-    dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
-      if (grad_weight.dtype() == grad_y.dtype()) {
-        backward_kernel<G, G>(space, grad_y, index, links, padding_idx, grad_weight);
-      } else {
-        backward_kernel<G, SumOf<G>>(space, grad_y, index, links, padding_idx, grad_weight);
-      }
-    });
+    using Space = std::remove_cvref_t<decltype(space)>;
+    const auto add = [&](const auto& kernel) {
+      dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
+        if (grad_weight.dtype() == grad_y.dtype()) {
+          kernel.template operator()<G, G>();
+        } else {
+          kernel.template operator()<G, SumOf<G>>();
+        }
+      });
+    };
+    if (is_of_gpu) {
+      return add([&]<class G, class T>() {
+        add_segments_kernel<G, T>(space, grad_y, index, padding_idx, grad_weight);
+      });
+    }
+    if constexpr (is_host_space<Space>) {
+      const Tensor links = Tensor::empty({2, index.numel()}, DType::i64, index.device());
+      link_kernel(space, index, grad_weight.size(0), links);
+      add([&]<class G, class T>() {
+        add_chains_kernel<G, T>(space, grad_y, index, links, padding_idx, grad_weight);
+      });
+    }
   });
 }
 

@@ -2,9 +2,8 @@
 // Kernels of embedding_bag for devices. Private to embedding_bag.cpp.
 #include <cstdint>
 
-#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/data/segment_sums.hpp>
 #include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
-#include <lockstep/tensor/kernels/sequence/row_links.hpp>
 
 namespace lockstep::detail {
 
@@ -108,17 +107,14 @@ void bag_max_kernel(const Space& space, const Bags& bags, const Tensor& weight, 
       });
 }
 
-// The first entry of each row of the table adds up that row's gradient, entries in their order.
 // Of a maximum a bag counts once, by its first entry of the row.
 template <class T, class Space>
 void bag_backward_kernel(const Space& space, const Bags& bags, const Tensor& grad_y,
                          const Tensor& chosen, const Tensor& grad_weight) {
-  const std::int64_t entries = bags.index.numel(), width = grad_weight.size(1);
+  const std::int64_t entries = bags.index.numel();
   const bool is_max = bags.mode == BagMode::max;
-  const Tensor links = Tensor::empty({2, entries}, DType::i64, bags.index.device());
   const Tensor homes = Tensor::empty({entries}, DType::i64, bags.index.device());
   const Tensor factors = Tensor::empty({entries}, grad_y.dtype(), bags.index.device());
-  link_kernel(space, bags.index, grad_weight.size(0), links);
   const BagViews<T, Space> views(bags);
   const auto home = flat_view<Space, std::int64_t>(homes);
   const auto factor = flat_view<Space, T>(factors);
@@ -130,26 +126,24 @@ void bag_backward_kernel(const Space& space, const Bags& bags, const Tensor& gra
           factor(entry) = views.factor(entry, share);
         }
       });
-  const auto link = view<Space, const std::int64_t, 2>(links);
+  const auto sorted = sorted_by_row(space, bags.index);
+  const auto entry_of = flat_view<Space, const std::int64_t>(sorted.places);
+  const auto row_of = flat_view<Space, const std::int64_t>(sorted.values);
   const auto g = view<Space, const T, 2>(grad_y);
   const auto table = view<Space, T, 2>(grad_weight);
-  const auto rows = view<Space, const std::int64_t, 2>(is_max ? chosen : links);
-  for_each(
-      "lockstep::embedding_bag_backward", space, entries * width, KOKKOS_LAMBDA(std::int64_t at) {
-        const std::int64_t first = at / width, c = at % width, row = views.index(first);
-        if (link(1, first) != 0 || !views.counts(first)) return;
-        T sum = table(row, c);
-        std::int64_t last_bag = -1;
-        for (std::int64_t entry = first; entry >= 0; entry = link(0, entry)) {
-          const std::int64_t bag = home(entry);
-          if (!is_max) {
-            sum += factor(entry) * g(bag, c);
-          } else if (bag != last_bag && rows(bag, c) == row) {
-            sum += g(bag, c);
-          }
-          last_bag = bag;
-        }
-        table(row, c) = sum;
+  const auto rows =
+      view<Space, const std::int64_t, 2>(is_max ? chosen : bags.index.reshape({entries, 1}));
+  const std::int64_t padding_idx = bags.padding_idx;
+  for_each_segment_sum<T>(
+      space, sorted, grad_weight.size(1),
+      KOKKOS_LAMBDA(std::int64_t k, std::int64_t c) {
+        const std::int64_t entry = entry_of(k), bag = home(entry), row = row_of(k);
+        if (!is_max) return factor(entry) * g(bag, c);
+        const bool is_first = k == 0 || row_of(k - 1) != row || home(entry_of(k - 1)) != bag;
+        return is_first && rows(bag, c) == row ? g(bag, c) : T{0};
+      },
+      KOKKOS_LAMBDA(std::int64_t row, std::int64_t c, T sum) {
+        if (row != padding_idx) table(row, c) += sum;
       });
 }
 
