@@ -26,6 +26,7 @@ struct LossCase {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;
   bool weighs_classes = false;
+  std::int64_t rows = 40;
 };
 
 Tensor waves(const Shape& shape, double step, DType dtype, Device device) {
@@ -38,10 +39,11 @@ Tensor waves(const Shape& shape, double step, DType dtype, Device device) {
 
 /// Of two passes: the loss, and the gradients of x and the weight, each the sum of both.
 std::vector<std::vector<double>> train(const LossCase& c, Device device) {
-  constexpr std::int64_t rows = 40, width = 16;
+  constexpr std::int64_t width = 16;
+  const std::int64_t rows = c.rows;
   const Variable x(waves({rows, width}, 0.7, c.dtype, device), true),
       weight(waves({c.classes, width}, 1.3, c.dtype, device), true);
-  std::vector<std::int64_t> targets(rows);
+  std::vector<std::int64_t> targets(static_cast<std::size_t>(rows));
   for (std::size_t r = 0; r < targets.size(); ++r) {
     targets[r] = static_cast<std::int64_t>(r * 5 + 2) % c.classes;
   }
@@ -108,6 +110,13 @@ TEST_P(DeviceLoss, RowsOfLogitsIn16BitsBeginAtMultiplesOf16BytesForAnyNumberOfCl
       expect_like_host({.classes = 303, .dtype = dtype, .reduction = reduction}, false);
     }
     expect_like_host({.classes = 303, .dtype = dtype, .weighs_classes = true}, false);
+  }
+}
+
+// Its logits are where the gradient of the chunk before was.
+TEST_P(DeviceLoss, EachChunkOfRowsHasTheFurtherColumns) {
+  for (const LossGradients when : {LossGradients::in_forward, LossGradients::in_backward}) {
+    expect_like_host({.classes = 9, .dtype = DType::bf16, .when = when, .rows = 8192 + 70}, false);
   }
 }
 

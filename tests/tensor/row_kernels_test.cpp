@@ -1,14 +1,17 @@
-// softmax, log_softmax and cross_entropy by the kernels of a GPU, against the host's: rows in
-// packs, with elements before and behind them, rows too short for packs, and memory that is not
+// softmax, log_softmax, cross_entropy and cumsum by the kernels of a GPU, against the host's: rows
+// in packs, with elements before and behind them, rows too short for packs, and memory that is not
 // aligned.
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/kernels/loss/vocabulary_slab.hpp>
+#include <lockstep/tensor/kernels/reduce/cumsum.hpp>
 #include <lockstep/tensor/kernels/reduce/softmax.hpp>
 
 #include "like_host.hpp"
@@ -40,6 +43,42 @@ TEST_P(RowKernels, SoftmaxOfRowsIsTheHosts) {
             log_softmax_backward(g, y, -1, accumulate, t.output(shape));
           },
           test::sum_of_a_thread);
+    }
+  }
+}
+
+TEST_P(RowKernels, SoftmaxOfRowsWithInfinitiesAndNanIsTheHosts) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t rows = 6, width = 517;
+  expect_like_host([&](KernelTensors& t) {
+    const Tensor x = t.input({rows, width});
+    const auto fill = [&](std::int64_t row, std::int64_t begin, std::int64_t end, double value) {
+      x.reshape({rows * width}).slice(row * width + begin, row * width + end).fill(value);
+    };
+    fill(0, 0, 300, -infinity);
+    fill(1, 200, 517, -infinity);
+    fill(2, 0, 516, -infinity);
+    fill(3, 0, 517, -infinity);
+    fill(4, 100, 101, infinity);
+    fill(5, 100, 101, std::numeric_limits<double>::quiet_NaN());
+    softmax_forward(x, -1, t.output({rows, width}));
+    log_softmax_forward(x, -1, t.output({rows, width}));
+  });
+}
+
+TEST_P(RowKernels, CumsumOfFewLongRowsIsTheHosts) {
+  if (is_half(std::get<1>(GetParam()))) return;  // widened before
+  for (const Shape& shape : {Shape{5000, 1}, Shape{2, 70000}, Shape{3, 4097, 2}}) {
+    SCOPED_TRACE(to_string(shape));
+    for (const bool reverse : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        expect_like_host(
+            [&](KernelTensors& t) {
+              cumsum(t.input(shape, 0.01), shape[0] == 5000 ? 0 : 1, reverse, accumulate,
+                     t.output(shape));
+            },
+            test::sum_of_a_thread);
+      }
     }
   }
 }

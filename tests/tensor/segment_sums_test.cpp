@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 /// Whole numbers: their sums are exact.
-double number(std::int64_t element, std::int64_t column) {
+KOKKOS_FUNCTION double number(std::int64_t element, std::int64_t column) {
   return static_cast<double>(element * 7 % 101 + column * 1000);
 }
 
@@ -27,16 +27,15 @@ void expect_sums(const std::vector<std::int64_t>& index, std::int64_t rows, std:
   }
   const HostExecutionSpace space;
   const auto sorted = detail::sorted_by_row(space, Tensor::from(index));
-  const auto places = sorted.places.to_vector<std::int64_t>();
+  const auto* const places = static_cast<const std::int64_t*>(sorted.places.data());
+  double* const sum_of = sums.data();
+  int* const additions_to = additions.data();
   detail::for_each_segment_sum<double>(
       space, sorted, width,
-      [&](std::int64_t k, std::int64_t c) {
-        return number(places[static_cast<std::size_t>(k)], c);
-      },
-      [&](std::int64_t row, std::int64_t c, double sum) {
-        const auto cell = static_cast<std::size_t>(row * width + c);
-        sums[cell] += sum;
-        ++additions[cell];
+      KOKKOS_LAMBDA(std::int64_t k, std::int64_t c) { return number(places[k], c); },
+      KOKKOS_LAMBDA(std::int64_t row, std::int64_t c, double sum) {
+        sum_of[row * width + c] += sum;
+        ++additions_to[row * width + c];
       });
   EXPECT_EQ(sums, expected);
   EXPECT_EQ(additions, expected_additions);

@@ -15,6 +15,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/helper_program.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/train/run/slurm_time.hpp>
 
 #include "find_program.hpp"
@@ -83,6 +84,13 @@ void read_mpiexec(std::string_view text, Blame& blame) {
 }
 
 }  // namespace
+
+void expect_no_launcher(const char* command) {
+  for (const char* rank : {"PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    if (environment(rank).empty()) continue;
+    throw InputError(fmt::format("{} starts the ranks itself: start it without mpiexec", command));
+  }
+}
 
 std::string first_words(const std::string& output) {
   constexpr std::size_t longest = 300;

@@ -10,6 +10,10 @@
 
 namespace lockstep::elastic {
 
+/// Throws InputError if a launcher has started this process: `command` ("lockstep sweep") starts
+/// the ranks itself.
+void expect_no_launcher(const char* command);
+
 /// The failed rank or node, as far as reported.
 struct Blame {
   int rank = -1;

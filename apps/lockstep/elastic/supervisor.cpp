@@ -77,8 +77,7 @@ Supervisor::Supervisor(const Options& options)
   constexpr double longer_than_ranks_wait_s = 60;
   if (options_.hang_after <= 0)
     options_.hang_after = assignment_.comm_timeout_s + longer_than_ranks_wait_s;
-  if (std::getenv("PMI_RANK") || std::getenv("OMPI_COMM_WORLD_RANK"))
-    throw InputError("lockstep elastic starts the ranks itself: start it without mpiexec");
+  expect_no_launcher("lockstep elastic");
   const Hosts hosts = members_(true);
   if (options.members.empty() && place(hosts, assignment_.sizes).ranks() == 0) {
     throw InputError(

@@ -12,11 +12,11 @@
 #include <thread>
 #include <utility>
 
-#include <lockstep/base/host.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
 #include "elastic/find_program.hpp"
+#include "elastic/launcher.hpp"
 #include "elastic/leftovers.hpp"
 #include "elastic/stop_signals.hpp"
 #include "job_script.hpp"
@@ -299,8 +299,7 @@ ExitCode run_study(const Options& options, Assignment assignment) {
   const int threads = assignment.identity.threads;
   expect_one_or_each(options.ranks, options.nodes);
   if (!options.script.empty()) return print_script(options, threads);
-  if (!environment("PMI_RANK").empty() || !environment("OMPI_COMM_WORLD_RANK").empty())
-    throw InputError("lockstep scaling starts the ranks itself: start it without mpiexec");
+  elastic::expect_no_launcher("lockstep scaling");
   StudyRun study(options, std::move(assignment));
   return options.dry_run ? study.print_commands() : study.run();
 }

@@ -21,6 +21,7 @@
 #include <lockstep/train/report/standard_output.hpp>
 
 #include "elastic/find_program.hpp"
+#include "elastic/launcher.hpp"
 #include "elastic/leftovers.hpp"
 #include "elastic/stop_signals.hpp"
 #include "folder.hpp"
@@ -401,8 +402,7 @@ ExitCode run_sweep(const Options& options, Assignment assignment) {
     train::write_stdout(job_script(options, trials, assignment.threads));
     return ExitCode::done;
   }
-  if (!environment("PMI_RANK").empty() || !environment("OMPI_COMM_WORLD_RANK").empty())
-    throw InputError("lockstep sweep starts the ranks itself: start it without mpiexec");
+  elastic::expect_no_launcher("lockstep sweep");
   const std::size_t given = assignment.given;
   SweepRun sweep(options, std::move(assignment));
   if (options.dry_run) return sweep.print_commands();

@@ -15,20 +15,38 @@ enum class PackOf : std::uint8_t { positions, channels };
 
 constexpr int channels_of_a_pack(int n, PackOf of) { return of == PackOf::channels ? n : 1; }
 
-/// Calls f.template operator()<n, of>() with the n of packs: 4 where extents and addresses allow
-/// it.
+/// Calls f.template operator()<n, of>() and returns true if extents and addresses allow packs of n.
+template <int n, class F>
+bool with_packs_of(const ChannelParts& parts, std::initializer_list<const Tensor*> tensors,
+                   const F& f) {
+  const bool is_aligned = std::all_of(tensors.begin(), tensors.end(),
+                                      [](const Tensor* t) { return is_aligned_to_packs(*t, n); });
+  if (is_aligned && parts.channels_are_last() && parts.channels % n == 0) {
+    f.template operator()<n, PackOf::channels>();
+  } else if (is_aligned && parts.positions % n == 0) {
+    f.template operator()<n, PackOf::positions>();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// The same with packs of 4, or else of 1.
 template <class F>
 void with_packs(const ChannelParts& parts, std::initializer_list<const Tensor*> tensors,
                 const F& f) {
-  const bool is_aligned = std::all_of(tensors.begin(), tensors.end(),
-                                      [](const Tensor* t) { return is_aligned_to_packs(*t, 4); });
-  if (is_aligned && parts.channels_are_last() && parts.channels % 4 == 0) {
-    f.template operator()<4, PackOf::channels>();
-  } else if (is_aligned && parts.positions % 4 == 0) {
-    f.template operator()<4, PackOf::positions>();
-  } else {
-    f.template operator()<1, PackOf::positions>();
+  if (!with_packs_of<4>(parts, tensors, f)) f.template operator()<1, PackOf::positions>();
+}
+
+/// The same with packs of 16 bytes of Ts where that is possible: for kernels that keep few numbers
+/// for each element.
+template <class T, class F>
+void with_wide_packs(const ChannelParts& parts, std::initializer_list<const Tensor*> tensors,
+                     const F& f) {
+  if constexpr (sizeof(T) == 2) {
+    if (with_packs_of<8>(parts, tensors, f)) return;
   }
+  with_packs(parts, tensors, f);
 }
 
 /// The channels of each pack of x.

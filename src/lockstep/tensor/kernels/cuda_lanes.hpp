@@ -1,5 +1,7 @@
 #pragma once
 // A part of for_each.hpp. Empty unless nvcc compiles it.
+#include <utility>
+
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 #if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
@@ -133,9 +135,12 @@ class Lanes<Kokkos::Cuda> {
     constexpr int strip = sizeof(Loaded) <= 16 ? 4 : sizeof(Loaded) <= 32 ? 2 : 1;
     const std::int64_t step = member_.team_size();
     by_strips<strip>(member_.team_rank(), [&]<int n>(Strip<n>, std::int64_t c) {
-      Loaded loaded[n];
-      for (int i = 0; i < n; ++i) loaded[i] = load(c + i * step);
-      for (int i = 0; i < n; ++i) f(c + i * step, loaded[i]);
+      // Loops that nvcc does not unroll would keep what is loaded in memory.
+      [&]<int... i>(std::integer_sequence<int, i...>) {
+        const Loaded loaded[] = {load(c + i * step)...};
+        (f(c + i * step, loaded[i]), ...);
+      }
+      (std::make_integer_sequence<int, n>());
     });
   }
 

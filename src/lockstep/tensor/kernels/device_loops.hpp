@@ -10,20 +10,6 @@
 
 namespace lockstep::detail {
 
-/// n elements side by side: one load or store of a device.
-template <class T, int n>
-struct alignas(n * sizeof(T)) Pack {
-  T values[n];
-};
-
-template <int n, class T>
-KOKKOS_FUNCTION Pack<T, n> load_pack(const T* data, std::int64_t i) {
-  return reinterpret_cast<const Pack<T, n>*>(data)[i];
-}
-template <int n, class T>
-KOKKOS_FUNCTION void store_pack(const Pack<T, n>& pack, T* data, std::int64_t i) {
-  reinterpret_cast<Pack<T, n>*>(data)[i] = pack;
-}
 /// The address fits packs of n, or the tensor is undefined.
 inline bool is_aligned_to_packs(const Tensor& t, std::size_t n) {
   return !t.defined() ||

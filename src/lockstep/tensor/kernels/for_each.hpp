@@ -11,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/kernels/element_strips.hpp>
 #include <lockstep/tensor/kernels/elementwise/streaming.hpp>
 #include <lockstep/tensor/view.hpp>
 
@@ -111,44 +112,6 @@ void for_each_element(const char* label, const Space& space, std::int64_t n, con
   }
 }
 
-namespace detail {
-
-/// A thread of a GPU reads the operands of several elements before it computes the first: with one
-/// of 4 bytes a thread too few reads are under way, and a kernel reached 0.40 of a copy's speed
-/// (H200, gelu), with one of 2 bytes 0.20. Its elements are `gap` apart, so that those of
-/// neighbouring threads lie side by side.
-template <class Out, class F, class... Inputs>
-struct Strip {
-  using T = typename Out::non_const_value_type;
-  static constexpr std::int64_t gap = 32;
-  static constexpr int count = sizeof(T) == 8 ? 2 : sizeof(T) == 4 ? 4 : 8;
-
-  std::int64_t n;
-  Out out;
-  F f;
-  std::tuple<Inputs...> inputs;
-
-  [[nodiscard]] std::int64_t threads() const { return (n + gap * count - 1) / (gap * count) * gap; }
-  KOKKOS_FUNCTION void operator()(std::int64_t thread) const {
-    compute(thread / gap * (gap * count) + thread % gap, std::index_sequence_for<Inputs...>());
-  }
-
- private:
-  template <std::size_t... k>
-  KOKKOS_FUNCTION void compute(std::int64_t begin, std::index_sequence<k...> /*k*/) const {
-    if (begin + (count - 1) * gap < n) {
-      std::tuple<std::decay_t<decltype(std::get<k>(inputs)(begin))>...> values[count];
-      for (int j = 0; j < count; ++j)
-        ((std::get<k>(values[j]) = std::get<k>(inputs)(begin + j * gap)), ...);
-      for (int j = 0; j < count; ++j) out(begin + j * gap) = f(std::get<k>(values[j])...);
-    } else {
-      for (std::int64_t i = begin; i < n; i += gap) out(i) = f(std::get<k>(inputs)(i)...);
-    }
-  }
-};
-
-}  // namespace detail
-
 /// out(i) = f(inputs(i)...) for i in [0, n), elements that lie side by side. `out` may be one of
 /// the inputs.
 template <class Space, class Out, class F, class... Inputs>
@@ -158,8 +121,14 @@ void set_elements(const char* label, const Space& space, std::int64_t n, const O
     for_each_element(label, space, n,
                      [=](std::int64_t i) LOCKSTEP_FLATTEN { out(i) = f(inputs(i)...); });
   } else {
-    const detail::Strip<Out, F, Inputs...> strip{n, out, f, {inputs...}};
-    for_each(label, space, strip.threads(), strip);
+    const auto share_out = [&](const auto& strip) {
+      for_each(label, space, strip.threads(), strip);
+    };
+    if constexpr (detail::IsNarrowView<Out> && (detail::IsNarrowView<Inputs> && ...)) {
+      const detail::PackStrip<Out, F, Inputs...> packs{n, out, f, {inputs...}};
+      if (packs.fits()) return share_out(packs);
+    }
+    share_out(detail::Strip<Out, F, Inputs...>{n, out, f, {inputs...}});
   }
 }
 

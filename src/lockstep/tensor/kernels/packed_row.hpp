@@ -71,24 +71,19 @@ class PackedRow {
   template <class Lanes, class To, class F, class... In>
   KOKKOS_FUNCTION void set(const Lanes& lanes, bool accumulate, To* to, const F& f,
                            const In&... operands) const {
+    const auto packs = lanes.of_width(packs_);
     const auto load = loader(operands...);
-    const auto loads = [&](std::int64_t p) {
-      return std::pair(accumulate ? pack(to, p) : Pack<To, n>{}, load(p));
-    };
-    lanes.of_width(packs_).each(loads, [&](std::int64_t p, const auto& loaded) {
-      Pack<To, n> result = loaded.first;
-      visit_pack(
-          p, loaded.second,
-          [&](int e, std::int64_t c, auto... values) {
-            put(f(c, values...), accumulate, result.values[e]);
-          },
-          operands...);
-      store_pack(result, to, pack_index(p));
-      visit_edge(
-          p,
-          [&](std::int64_t c, auto... values) { put(f(c, values...), accumulate, to[begin_ + c]); },
-          operands...);
-    });
+    // Apart, so that nothing is read ahead in vain.
+    if (accumulate) {
+      packs.each([&](std::int64_t p) { return std::pair(pack(to, p), load(p)); },
+                 [&](std::int64_t p, const auto& loaded) {
+                   store(p, true, loaded.first, loaded.second, to, f, operands...);
+                 });
+    } else {
+      packs.each(load, [&](std::int64_t p, const auto& loaded) {
+        store(p, false, Pack<To, n>{}, loaded, to, f, operands...);
+      });
+    }
   }
 
  private:
@@ -99,6 +94,23 @@ class PackedRow {
   template <class T>
   static KOKKOS_FUNCTION void put(SumOf<T> value, bool accumulate, T& to) {
     to = static_cast<T>(accumulate ? wide(to) + value : value);
+  }
+
+  template <class To, class Loaded, class F, class... In>
+  KOKKOS_FUNCTION void store(std::int64_t p, bool accumulate, Pack<To, n> result,
+                             const Loaded& loaded, To* to, const F& f,
+                             const In&... operands) const {
+    visit_pack(
+        p, loaded,
+        [&](int e, std::int64_t c, auto... values) {
+          put(f(c, values...), accumulate, result.values[e]);
+        },
+        operands...);
+    store_pack(result, to, pack_index(p));
+    visit_edge(
+        p,
+        [&](std::int64_t c, auto... values) { put(f(c, values...), accumulate, to[begin_ + c]); },
+        operands...);
   }
 
   /// What a thread reads ahead of an operand's pack p.

@@ -102,7 +102,7 @@ void add_channel_bias(const Tensor& bias, const Tensor& y) {
         return bias_to_channels<T>(space, bias, y);
       }
       const ChannelParts parts(detail::planes(y), sizeof(T));
-      detail::with_packs(
+      detail::with_wide_packs<T>(
           parts, {&y}, [&]<int n, PackOf of>() { bias_to_packs<n, of, T>(space, bias, parts, y); });
     });
   });

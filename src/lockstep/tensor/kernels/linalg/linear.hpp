@@ -10,8 +10,9 @@ namespace lockstep {
 // The operands of the products are f32 or f64, as the result is, or both bf16 or both f16: then the
 // result is of that type or f32, as the bias of the forward is. Each result is rounded once.
 
-/// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined). Here y, and
-/// grad_y below, may have further columns: they are not touched, and count for nothing.
+/// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined). Here y may have
+/// further columns, which are not touched, and grad_y in linear_backward_input and
+/// linear_backward_weight, where they count for nothing.
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 
 // Parts of linear(gelu(linear(x))), by tanh, in one product each. All tensors are of one 16-bit

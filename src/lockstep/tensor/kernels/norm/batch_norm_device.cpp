@@ -249,8 +249,9 @@ void batch_norm_device_forward(const BatchNormInputs& inputs, bool training, dou
       } else {
         save_running<Wide>(space, inputs, eps, saved);
       }
-      with_packs(parts, {&inputs.x, &inputs.residual, &y},
-                 [&]<int n, PackOf of>() { normalise<n, of, T>(space, inputs, parts, saved, y); });
+      with_wide_packs<T>(parts, {&inputs.x, &inputs.residual, &y}, [&]<int n, PackOf of>() {
+        normalise<n, of, T>(space, inputs, parts, saved, y);
+      });
     });
   });
 }

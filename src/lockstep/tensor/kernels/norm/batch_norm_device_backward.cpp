@@ -210,7 +210,7 @@ void write_gradients(const Space& space, const BatchNormInputs& in, const Channe
                      const Tensor& coefficients, const BatchNormGradients& gradients) {
   if (!gradients.x.defined() && !gradients.residual.defined()) return;
   const Tensor& output = in.relu ? y : in.x;
-  with_packs(
+  with_wide_packs<T>(
       parts, {&in.x, &output, &grad_y, &gradients.x, &gradients.residual}, [&]<int n, PackOf of>() {
         const auto from = GradientPacks<T, n>::template of<Space>(in, y, grad_y);
         gradients_of_elements<n, of, T>(space, in, from, parts, saved, coefficients, gradients);
