@@ -7,8 +7,8 @@
 namespace lockstep {
 
 /// A group over the ranks of `control` (an MPI group). NCCL carries out its operations on device
-/// tensors, on a stream of the group, after the work already on the current stream. Such tensors
-/// lie on `device`. Work::wait() makes the current stream wait, once every rank has made the same
+/// tensors, on streams of its own, after the work already on the current stream. Such tensors lie
+/// on `device`. Work::wait() makes the current stream wait, once every rank has made the same
 /// call; Work::synchronize() and barrier() block the host until the device is done. After a launch
 /// the process's engine watches the deadline, whether or not a thread waits. If a peer is gone, it
 /// makes NCCL abort, so the call that reads the result ends; the data read is invalid, and the next

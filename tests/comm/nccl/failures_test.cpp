@@ -292,6 +292,21 @@ TEST(NcclLifetime, ADroppedHealthyGroupIsDestroyedAndNotAborted) {
   EXPECT_EQ(gpus->calls("ncclCommAbort"), 0);
 }
 
+// NCCL would refuse to destroy it.
+TEST(NcclLifetime, ADroppedGroupWhoseCommunicatorHasFailedIsAborted) {
+  const auto gpus = std::make_shared<StandIn>();
+  on_ranks(
+      1,
+      [](ProcessGroup& group, StandIn& here) {
+        const auto second = group.split(0, 0);
+        group.close();
+        here.device_that_fails = 0;
+      },
+      test::late, gpus);
+  EXPECT_EQ(gpus->calls("ncclCommDestroy"), 1);
+  EXPECT_EQ(gpus->calls("ncclCommAbort"), 1);
+}
+
 TEST(NcclLifetime, AFailedGroupKeepsTheMemoryOfItsKernels) {
   on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();

@@ -391,6 +391,28 @@ TEST(NcclGroup, ACallInACaptureIsRefusedAndLeavesTheGroupAsItWas) {
   });
 }
 
+TEST(NcclGroup, AWaitInACaptureIsRefusedAndAnythingElseThereLeavesTheDeviceAlone) {
+  on_ranks(1, [](ProcessGroup& group, StandIn&) {
+    const auto t = on_device(0, of(4, 3.0F)), u = on_device(0, of(4, 1.0F));
+    Work before = group.all_reduce(t, ReduceOp::sum);
+    DeviceGraph graph(device_of(0));
+    const auto message = test::message_of<Error>([&] { graph.capture([&] { before.wait(); }); });
+    EXPECT_NE(message.find("nor awaited"), std::string::npos) << message;
+    EXPECT_FALSE(graph.is_captured());
+    Work other = group.all_reduce(u, ReduceOp::sum);
+    graph.capture([&] {
+      group.all_reduce(Tensor::zeros({3}), ReduceOp::sum).wait();  // on the host: moves others on
+      t.fill(7.0);
+    });
+    before.wait();
+    other.wait();
+    EXPECT_EQ(floats(t), of(4, 3.0F));
+    graph.replay();
+    EXPECT_EQ(floats(t), of(4, 7.0F));
+    group.barrier();
+  });
+}
+
 TEST(NcclGroup, TheCostOfACallDoesNotGrowWithThoseInFlight) {
   for (const Contract contract : {Contract::off, Contract::late}) {
     const auto claim = [](ProcessGroup& group, StandIn& gpus) {

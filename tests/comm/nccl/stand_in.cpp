@@ -99,6 +99,7 @@ struct StandIn::Call {
 struct StandIn::Kernel {
   std::vector<Call> calls;
   RuntimeStream* stream = nullptr;
+  int place = 0;              // among the communicator's
   std::optional<bool> meets;  // once all have come: whether it fits theirs; else it never ends
 };
 
@@ -113,7 +114,9 @@ struct StandIn::Communicator {
   int collectives = 0, splits = 0;
   std::map<int, int> sent, received;          // by peer
   std::deque<std::shared_ptr<Kernel>> taken;  // by the host, not on a stream yet
-  int running = 0;                            // on its stream
+  int running = 0;                            // on its streams
+  int kernels = 0;                            // so far
+  std::atomic<int> ended = 0;                 // of these: NCCL's keep their order on all streams
   std::vector<std::string> read_by_all;       // its boxes, once all ranks have gone on
   struct Split {
     int number, colour;
@@ -378,12 +381,16 @@ void StandIn::start_kernels(Communicator& comm, Lock& lock) {
   const auto started = std::exchange(comm.taken, {});
   for (std::size_t k = 0; k < started.size(); ++k) launches_[comm.device].push_back(comm.name);
   comm.running += static_cast<int>(started.size());
+  for (const auto& kernel : started) kernel->place = comm.kernels++;
   lock.unlock();
   auto& runtime = SimulatedRuntime::instance();
   const auto is_on = [self, here] { return here->device != self->stopped_device; };
   for (const auto& kernel : started) {
     runtime.launch_when(
-        kernel->stream, "nccl", [here, is_on] { return here->aborted || is_on(); },
+        kernel->stream, "nccl",
+        [here, kernel, is_on] {
+          return here->aborted || (is_on() && here->ended == kernel->place);
+        },
         LateCall::of([here, kernel] { here->unless_aborted([&] { here->bring(*kernel); }); }));
     runtime.launch_when(
         kernel->stream, "nccl",
@@ -397,6 +404,7 @@ void StandIn::start_kernels(Communicator& comm, Lock& lock) {
           {
             const Lock locked(self->mutex_);
             --here->running;
+            ++here->ended;
           }
           self->changed_.notify_all();
         }));

@@ -116,6 +116,12 @@ using detail::CudaDeviceScope;
 
 constexpr int own = 2, users = 1, second = 3;  // 0 is for other processes
 
+/// As if this process had used no device yet.
+void forget_contexts() {
+  const std::lock_guard lock(mutex);
+  contexts.clear();
+}
+
 int current_device() {
   int device = -1;
   EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
@@ -123,6 +129,7 @@ int current_device() {
 }
 
 TEST(CudaDevices, NoThreadMakesAContextOnADeviceThatNobodyHasChosen) {
+  forget_contexts();
   const auto cuda = make_cuda_runtime();
   DeviceRuntime& runtime = *cuda;
   RuntimeStream* const stream = runtime.make_stream(own);
@@ -158,6 +165,7 @@ TEST(CudaDevices, NoThreadMakesAContextOnADeviceThatNobodyHasChosen) {
 }
 
 TEST(CudaDevices, AScopeReturnsToTheUsersDevice) {
+  forget_contexts();
   std::thread([] {
     ASSERT_EQ(cudaSetDevice(users), cudaSuccess);
     {
@@ -177,6 +185,7 @@ TEST(CudaDevices, AScopeReturnsToTheUsersDevice) {
 }
 
 TEST(CudaDevices, AnotherThreadStaysOnTheScopesDevice) {
+  forget_contexts();
   std::thread([] {
     { const CudaDeviceScope here(second); }
     EXPECT_EQ(current_device(), second);

@@ -88,6 +88,7 @@ bool GroupCore::progress(const InFlight* except) {
 }
 
 bool GroupCore::step(InFlight& work) {
+  if (is_of_capturing_thread(work.operation_)) return false;
   const Motion motion = guarded_advance(work);
   if (motion == Motion::over) {
     work.phase_ = InFlight::Phase::done;
@@ -98,12 +99,14 @@ bool GroupCore::step(InFlight& work) {
 
 // Before any record of it, and before the device hears of it: the group stays usable.
 void GroupCore::expect_outside_of_captures(const Operation& operation) const {
-  const bool uses_device =
-      operation.device.type != DeviceType::host || reach_of(operation) == DeviceReach::by_device;
-  if (uses_device && DeviceGraph::capturing()) {
-    throw Error(
-        fmt::format("{} on a device cannot be captured in a graph", name_of(operation.kind)));
-  }
+  if (!is_of_capturing_thread(operation)) return;
+  throw Error(fmt::format("{} on a device cannot be captured in a graph, nor awaited in one",
+                          name_of(operation.kind)));
+}
+
+bool GroupCore::is_of_capturing_thread(const Operation& operation) const noexcept {
+  return DeviceGraph::capturing() && (operation.device.type != DeviceType::host ||
+                                      reach_of(operation) == DeviceReach::by_device);
 }
 
 std::optional<DeviceStaging> GroupCore::stage(Operation& operation) {
@@ -216,6 +219,7 @@ Motion GroupCore::poll(InFlight& work, Until until) {
   };
   if (work.in_flight()) {
     expect_callable();
+    expect_outside_of_captures(work.operation_);
     if (is_ordered()) return Motion::over;
     moved = progress();
   }

@@ -79,6 +79,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   void expect_callable();  ///< expect_usable() by who holds the lock
   /// Throws Error where this thread captures a graph and the operation would use its device.
   void expect_outside_of_captures(const Operation& operation) const;
+  [[nodiscard]] bool is_of_capturing_thread(const Operation& operation) const noexcept;
   /// The group ends for this reason; later calls tell it.
   void poison(const std::string& reason) noexcept;
   /// The same, by an error of what moves the bytes, in its own words. Throws CommError.

@@ -21,8 +21,9 @@
 namespace lockstep {
 namespace {
 
-// Longest time given to NCCL to abort before it is abandoned.
-constexpr std::chrono::milliseconds patience{5000};
+// Longest time given to NCCL to abort before it is abandoned, and to destroy, for which it waits
+// until all ranks of the node do: one may hold its group for long.
+constexpr std::chrono::milliseconds patience_to_abort{5000}, patience_to_destroy{100};
 
 /// Memory for the communicator's handle. NCCL may write to it at any time until its call completes,
 /// so a call that never completes keeps this memory.
@@ -97,6 +98,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, std::shared_ptr
       rank_name_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
                              to_string(device))),
       timeout_(timeout),
+      patience_(patience_to_abort),
       events_(device) {}
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control,
@@ -148,7 +150,7 @@ NcclApi::Comm NcclCommunicator::made(const char* call, NcclApi::Comm settling, c
 
 NcclCommunicator::~NcclCommunicator() {
   abort();
-  static_cast<void>(is_freed_within(std::min(patience, timeout_)));
+  static_cast<void>(is_freed_within(std::min(patience_, timeout_)));
 }
 
 void NcclCommunicator::expect_accepted(NcclStatus status, const char* call, NcclApi::Comm comm) {
@@ -187,7 +189,13 @@ void NcclCommunicator::close() {
                          rank_name_, seconds_since(start)));
 }
 
-void NcclCommunicator::destroy() noexcept { try_to_free(&NcclApi::destroy); }
+// NCCL would refuse to destroy one that has failed, and free nothing.
+void NcclCommunicator::destroy() noexcept {
+  if (!comm_) return;
+  if (api_->async_status(comm_) != NcclStatus::success) return abort();
+  try_to_free(&NcclApi::destroy);
+  patience_ = patience_to_destroy;
+}
 void NcclCommunicator::abort() noexcept { try_to_free(&NcclApi::abort); }
 
 void NcclCommunicator::try_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm)) noexcept {

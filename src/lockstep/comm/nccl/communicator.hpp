@@ -51,6 +51,8 @@ class NcclCommunicator {
   /// The communicator's own stream for messages. Only their two ranks know of them, so they have no
   /// place among the collectives: on one stream with these, two ranks could begin with either, and
   /// wait for each other for ever. NCCL keeps the order of one communicator's calls on all streams.
+  /// Two ranks may begin with either where the device runs both kernels at once: it does unless its
+  /// streams share a queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
   [[nodiscard]] const Stream& messages();
   [[nodiscard]] EventPool& events() noexcept { return events_; }
 
@@ -89,7 +91,7 @@ class NcclCommunicator {
   Device device_;
   RankOfError rank_;
   std::string rank_name_;
-  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds timeout_, patience_;
   NcclApi::Comm comm_ = nullptr;
   std::optional<OwnStream> messages_;  // made when it is used
   EventPool events_;

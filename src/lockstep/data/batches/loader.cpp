@@ -29,6 +29,7 @@ struct Loader::State {
         batches(std::move(source)),
         transforms(std::move(changes)),
         steps(batches->steps()) {
+    static_cast<void>(current_stream(device));  // pinned memory belongs to a device in use
     for (std::int64_t i = 0; i < buffers; ++i) {
       if (device.type == DeviceType::host) {
         ring.emplace_back(*dataset, batches->largest_batch());

@@ -49,8 +49,10 @@ inline void choose_cuda_device() noexcept {
   const int first = first_cuda_device.load(std::memory_order_relaxed);
   if (first < 0) return;
   int current = 0;
-  if (cudaGetDevice(&current) == cudaSuccess && !has_cuda_context(current))
-    static_cast<void>(cudaSetDevice(first));
+  if (cudaGetDevice(&current) == cudaSuccess && !has_cuda_context(current) &&
+      cudaSetDevice(first) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+  }
   has_chosen = true;
 }
 
@@ -59,10 +61,10 @@ inline void choose_cuda_device() noexcept {
 class CudaDeviceScope {
  public:
   explicit CudaDeviceScope(int device) : here_(device) {
-    int none = -1;
-    first_cuda_device.compare_exchange_strong(none, device, std::memory_order_relaxed);
     expect_cuda(cudaGetDevice(&before_), "cudaGetDevice");
     if (before_ != here_) expect_cuda(cudaSetDevice(here_), "cudaSetDevice");
+    int none = -1;
+    first_cuda_device.compare_exchange_strong(none, device, std::memory_order_relaxed);
   }
   ~CudaDeviceScope() {
     if (before_ != here_ && has_cuda_context(before_)) static_cast<void>(cudaSetDevice(before_));

@@ -86,9 +86,9 @@ class DeviceRuntime {
   // --- graphs: the work of one stream, written down once and launched again and again
 
   /// Work enqueued on the stream from now on is recorded and not run. Forbidden meanwhile, with
-  /// DeviceError: on any thread to wait for the stream; on this thread to wait for events or other
-  /// streams, to allocate or free on its device, to copy from or to memory of the host that is not
-  /// pinned.
+  /// DeviceError: on any thread to wait for the stream; on this thread to wait or ask for events,
+  /// to wait for other streams, to allocate or free on its device, to copy from or to memory of the
+  /// host that is not pinned.
   virtual void begin_capture(RuntimeStream* stream) = 0;
   [[nodiscard]] virtual RuntimeGraph* end_capture(RuntimeStream* stream) = 0;
   virtual void launch(RuntimeGraph* graph, RuntimeStream* stream) = 0;
