@@ -143,11 +143,11 @@ void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t 
     using Space = std::remove_cvref_t<decltype(space)>;
     const auto add = [&](const auto& kernel) {
       dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
-        if (grad_weight.dtype() == grad_y.dtype()) {
-          kernel.template operator()<G, G>();
-        } else {
-          kernel.template operator()<G, SumOf<G>>();
+        if constexpr (sizeof(G) == 2) {
+          if (grad_weight.dtype() != grad_y.dtype())
+            return kernel.template operator()<G, SumOf<G>>();
         }
+        kernel.template operator()<G, G>();
       });
     };
     if (is_of_gpu) {
