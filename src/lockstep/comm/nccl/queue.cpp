@@ -60,14 +60,15 @@ void NcclQueue::remove_oldest_on_stream(const NcclInFlight& work) noexcept {
 }
 
 void NcclQueue::give_to_nccl(NcclInFlight* last) {
-  given_lane_ = messages;
+  Lane lane = messages;
   for (NcclInFlight* work = waiting_.first; work != last->after_; work = work->after_) {
-    if (!work->operation().is_message()) given_lane_ = collectives;
+    if (!work->operation().is_message()) lane = collectives;
   }
-  const Stream& stream = stream_of(given_lane_);
+  const Stream& stream = stream_of(lane);
   communicator_.expect_accepted(communicator_.api().group_start(), "ncclGroupStart");
   try {
     for (NcclInFlight* work = waiting_.first; work != last->after_; work = work->after_) {
+      work->lane_ = lane;
       work->input_ready_.make_wait(stream);
       enqueue(communicator_, work->operation(), stream, rank_, size_);
     }
@@ -81,15 +82,14 @@ void NcclQueue::give_to_nccl(NcclInFlight* last) {
 
 /// NCCL's kernels are on the stream: record events behind them.
 void NcclQueue::release_batch() {
-  const Stream& stream = stream_of(given_lane_);
+  const Stream& stream = stream_of(waiting_.first->lane_);
   for (;;) {
     NcclInFlight& work = *waiting_.first;
     enqueue_mean(work.operation(), stream, size_);
     work.done_.record(communicator_.events(), stream);
     const bool was_last = &work == given_;
     waiting_.remove_first();
-    work.lane_ = given_lane_;
-    on_stream_[given_lane_].add(work);
+    on_stream_[work.lane_].add(work);
     work.on_stream_ = true;
     work.launched_at_ = Clock::now();
     work.place_.leave();

@@ -62,7 +62,6 @@ class NcclQueue {
   Line waiting_;                   // until NCCL has them
   std::array<Line, 2> on_stream_;  // until the device has completed them
   NcclInFlight* given_ = nullptr;  // last operation of those that NCCL is taking
-  Lane given_lane_ = collectives;
   std::uint64_t batches_ = 0;
   std::uint64_t open_batch_ = 0;  // being collected; 0: none
 };

@@ -7,7 +7,7 @@
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/data/segment_sums.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/math/device_math.hpp>
+#include <lockstep/tensor/kernels/host_or_kernels.hpp>
 
 namespace lockstep {
 namespace {
@@ -138,30 +138,28 @@ void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t 
                         bool accumulate, const Tensor& grad_weight) {
   if (!accumulate) grad_weight.zero();
   if (index.numel() == 0) return;
-  const bool is_of_gpu = math::device_math(grad_weight.device()) != nullptr;
-  dispatch(current_stream(grad_weight.device()), [&](const auto& space) {
-    using Space = std::remove_cvref_t<decltype(space)>;
-    const auto add = [&](const auto& kernel) {
-      dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
-        if constexpr (sizeof(G) == 2) {
-          if (grad_weight.dtype() != grad_y.dtype())
-            return kernel.template operator()<G, SumOf<G>>();
-        }
-        kernel.template operator()<G, G>();
-      });
-    };
-    if (is_of_gpu) {
-      return add([&]<class G, class T>() {
+  const Stream& stream = current_stream(grad_weight.device());
+  const auto with_dtypes = [&](const auto& kernel) {
+    dispatch_stored(grad_y.dtype(), "embedding", [&]<class G>() {
+      if constexpr (sizeof(G) == 2) {
+        if (grad_weight.dtype() != grad_y.dtype()) return kernel.template operator()<G, SumOf<G>>();
+      }
+      kernel.template operator()<G, G>();
+    });
+  };
+  if (math::device_math(grad_weight.device())) {
+    return dispatch(stream, [&](const auto& space) {
+      with_dtypes([&]<class G, class T>() {
         add_segments_kernel<G, T>(space, grad_y, index, padding_idx, grad_weight);
       });
-    }
-    if constexpr (is_host_space<Space>) {
-      const Tensor links = Tensor::empty({2, index.numel()}, DType::i64, index.device());
-      link_kernel(space, index, grad_weight.size(0), links);
-      add([&]<class G, class T>() {
-        add_chains_kernel<G, T>(space, grad_y, index, links, padding_idx, grad_weight);
-      });
-    }
+    });
+  }
+  dispatch_to_host(stream, [&](const auto& space) {
+    const Tensor links = Tensor::empty({2, index.numel()}, DType::i64, index.device());
+    link_kernel(space, index, grad_weight.size(0), links);
+    with_dtypes([&]<class G, class T>() {
+      add_chains_kernel<G, T>(space, grad_y, index, links, padding_idx, grad_weight);
+    });
   });
 }
 
